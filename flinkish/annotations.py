@@ -1,8 +1,8 @@
-"""What the promise about an exported class or function is, as in Flink's ``flink-annotations``.
+"""Annotations of exported classes and functions: stability promises, as ``flink-annotations``.
 
-An annotation holds for the members of a class too, unless they have one of their own. What has none
-is internal. The decorators do nothing: ``make api-check`` reads them, and compares what they
-stand for with what is recorded. docs/compatibility.md has the promises.
+An annotation also holds for a class's members, unless they have their own. A name without one is
+internal. The decorators do nothing: ``make api-check`` reads them, and compares the API that they
+mark with the recorded one. docs/compatibility.md has the promises.
 """
 
 from __future__ import annotations

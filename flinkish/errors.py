@@ -241,7 +241,7 @@ class NameTaken(WrongState):
 
 @public_evolving
 class Superseded(WrongState):
-    """Another job has gone on from the state of a job that is to be started again."""
+    """Another job has continued from the state of a job that is to be started again."""
 
     id = "superseded"
 
@@ -258,7 +258,7 @@ class NoCommittedBatch(WrongState):
 class GivenUp(WrongState):
     """A driver gave up a request, because its job was not ready for it in time; the job continues.
 
-    It is not :class:`WaitTimeout`: the request has failed, and is not carried out any more.
+    Unlike after :class:`WaitTimeout`, the request has failed and will not be carried out.
     """
 
     id = "given-up"
@@ -304,10 +304,10 @@ class StorageError(FlinkishError):
 
 @public_evolving
 class NoLocation(UsageError, StorageError):
-    """A text is no path or URL: from an argument a usage error, from elsewhere one of storage.
+    """A text is not a path or URL: a usage error for an argument, else a storage error.
 
-    Texts in savepoints and logs may be anything: what expects locations there that cannot be read
-    expects this as well.
+    Texts in savepoints and logs may be anything, so code that handles unreadable locations there
+    (StorageError) handles this error as well.
     """
 
     id = "no-location"
@@ -339,7 +339,7 @@ class TableError(StorageError):
 class ResultNotWritten(StorageError):
     """A command has done its work, and its result could not be written to stdout.
 
-    ``data["result"]`` has the beginning of that.
+    ``data["result"]`` has the beginning of the result.
     """
 
     id = "result-not-written"
@@ -378,12 +378,12 @@ class DriverLost(FlinkishError):
 def with_job(hint: str, job_id: str) -> str:
     """Return a hint with a job's id in place of ``JOB`` in its commands. Pure.
 
-    Only the first argument of a flinkish command is such a place, and nothing inside quotes is: a
-    path may have the word in it.
+    ``JOB`` is replaced only as the first argument of a flinkish command, and never inside quotes,
+    because a path may contain the word.
     """
     import re
 
-    # The first part passes over what quoted() has made.
+    # The first part skips text that quoted() has quoted.
     pattern = r"""((?<!\w)'(?:[^']|'"'"')*'|(?<!\w)\$'(?:[^'\\]|\\.)*')|"""
     pattern += r"(\bflinkish (?:[a-z][a-z-]* ){1,2})JOB(?=$|[\s;,.)])"
     return re.sub(pattern, lambda match: match[1] or f"{match[2]}{job_id}", hint)
@@ -392,8 +392,8 @@ def with_job(hint: str, job_id: str) -> str:
 def quoted(word: str) -> str:
     """Return a name or a path as a shell reads it, for a command in a message.
 
-    What is not printable is written as bash, zsh and ksh read it in ``$'...'``, because a message
-    is one line of printable characters.
+    A word with unprintable characters is written in ``$'...'``, as bash, zsh and ksh read it,
+    because a message is one line of printable characters.
     """
     if not word.isprintable():
         return f"$'{''.join(map(_in_dollar_quotes, word))}'"
@@ -403,7 +403,7 @@ def quoted(word: str) -> str:
 
 
 def quoted_path(path: str) -> str:
-    """Return a path as :func:`quoted` does, and so that no command takes it for an option."""
+    """Return a path as :func:`quoted` does, in a form that no command takes for an option."""
     return quoted(f"./{path}" if path.startswith("-") else path)
 
 

@@ -14,10 +14,10 @@ _shift: Callable[[], int] | None = None
 def history_batch(batch_id: int) -> int:
     """Return a number of a batch that never stands for other data in the job's history.
 
-    To be called in a ``foreachBatch`` function with the batch id that Spark gives it. Spark's own
-    ids come again when an older savepoint is restored, or a fork started. This number grows from
-    batch to batch and from restore to restore, and is the same when Spark replays a batch with
-    exactly the same input, after a crash or when a stopped job continues. So it fits Delta's
+    Call it in a ``foreachBatch`` function with the batch id that Spark passes. Spark's own ids
+    repeat when an older savepoint is restored or a fork is started. This number grows from batch to
+    batch and from restore to restore, and is the same when Spark replays a batch with exactly the
+    same input, after a crash or when a stopped job continues. It therefore suits Delta's
     ``txnVersion``, or a column by which rows are replaced. It is less than 2**63.
 
     Parameters
@@ -29,7 +29,7 @@ def history_batch(batch_id: int) -> int:
     -------
     int
         The batch id itself in a program that ``flinkish run`` has not started, and in a job until
-        a restore begins a new line of its history.
+        a restore starts a new line of its history.
 
     Raises
     ------
@@ -41,6 +41,6 @@ def history_batch(batch_id: int) -> int:
 
 
 def set_shift(find: Callable[[], int] | None) -> None:
-    """Set what finds the shift; None: this process runs no job."""
+    """Set the function that returns the shift; None if this process runs no job."""
     global _shift
     _shift = find

@@ -1,12 +1,12 @@
-"""Which lines of a job's log somebody wants to see: by time, level, pattern, or origin. Pure.
+"""Choose the lines of a job's log to show: by time, level, pattern, or origin. Pure.
 
 A log is one file for all attempts of a job. Spark's lines begin with a time and a level. Lines
-without them are stack traces, longer messages and what the program prints: they belong to the line
-before, for its time and its level. A Python traceback and the messages of flinkish have no time but
-a level of their own.
+without them are stack traces, longer messages and what the program prints: they take the time and
+the level of the line before. A Python traceback and the messages of flinkish have no time, but a
+level of their own.
 
-Text is taken in blocks of any size, so that a log need not fit into memory; of a line without end
-no more than :data:`PIECE` characters are kept at a time.
+Text is taken in blocks of any size, so that a log need not fit into memory; of an unfinished line
+at most :data:`PIECE` characters are kept at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
-#: The characters of one line that are held, and that a pattern is matched against, at a time.
+#: How many characters of one line are held, and matched against a pattern, at a time.
 PIECE = 64 * 1024
 
 
@@ -44,10 +44,14 @@ _HEADS = tuple(
     for pattern in (
         rf"(?P<spark>\d\d/\d\d/\d\d \d\d:\d\d:\d\d) {_WORD}",
         rf'\{{"ts":"(?P<iso>[^"]+)","level":"{_WORD}',
-        rf"(?P<iso>\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\S*\s+(?:\[[^\]]*\]\s+)?{_WORD}",
+        # The time, then perhaps the thread in brackets, or a logger's name, also between dashes.
+        r"(?P<iso>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?)\S*\s+"
+        rf"(?:- )?(?:\[[^\]]*\]\s+|\S+\s+(?:- )?)?{_WORD}",
     )
 )
-#: Lines without a time that have a level anyway.
+#: A time as above: its seconds, and its zone.
+_ISO = re.compile(r"(.{19})(?:[.,]\d+)? ?(?:(Z)|([+-]\d\d):?(\d\d))?", re.ASCII)
+#: Lines without a time that nevertheless have a level.
 _OWN_LEVEL = (
     ("Traceback (most recent call last):", LogLevel.ERROR),
     ("Exception in thread ", LogLevel.ERROR),
@@ -75,7 +79,7 @@ _TRACE = re.compile(
 )
 
 
-#: What Spark writes below the error of a query: where it stands, and its plan.
+#: What Spark writes below the error of a query: the query's position, and its plan.
 _PLAN = "=== Streaming Query ==="
 _LOGICAL = "Logical Plan:"
 _OF_PLAN = re.compile(
@@ -94,7 +98,7 @@ def level_of(name: str) -> LogLevel | None:
 
 @dataclass(frozen=True)
 class LogChoice:
-    """What of a log somebody wants to see.
+    """Which lines of a log to show.
 
     ``since``: only lines of this time or later, in seconds since the epoch. ``level``: only lines
     of this level or a higher one. ``pattern``: only lines in which it is found, with the stack
@@ -112,7 +116,7 @@ class LogChoice:
 
 
 class _Lines:
-    """Takes a log in blocks and decides on its lines, at the latest when :data:`PIECE` is there."""
+    """Takes a log in blocks and decides on each line, after :data:`PIECE` characters at most."""
 
     def __init__(self) -> None:
         self._rest = ""
@@ -130,7 +134,7 @@ class _Lines:
             yield from self._piece(piece)
 
     def finish(self) -> Iterator[str]:
-        """Yield what is chosen of a last line without an end."""
+        """Yield a last line without a line end, if it is chosen."""
         last, self._rest = self._rest, ""
         if last:
             yield from self._piece(last)
@@ -206,9 +210,9 @@ class LogFilter(_Lines):
 class ProgramOutput(_Lines):
     """Chooses what the program and flinkish write; leaves out Spark's log and its launcher's notes.
 
-    Below a line of Spark's log, stack traces and what is indented belong to it, and so does any
-    line below one that ends with a colon. Of an error that Spark raises in the program, Java's
-    frames, those of PySpark and the query's plan are left out: its message and its causes stay.
+    Stack traces and indented lines below a line of Spark's log belong to it, and so does any line
+    below one that ends with a colon. For an error that Spark raises in the program, the frames of
+    Java and PySpark and the query's plan are left out: its message and its causes stay.
     """
 
     def __init__(self) -> None:
@@ -240,7 +244,7 @@ class ProgramOutput(_Lines):
 
 
 class FollowedOutput(ProgramOutput):
-    """What somebody sees who follows a job to its end: how it failed, the command's error says."""
+    """Output of a job that is followed to its end; the command's own error reports its failure."""
 
     def _begins_shown(self, line: str) -> bool:
         return super()._begins_shown(line) and not line.startswith(_FAILED)
@@ -259,7 +263,11 @@ def _seconds(stamp: str, unknown: float) -> float:
         if stamp[2] == "/":  # strptime takes ten times as long
             year, month, day, hour, minute, second = map(int, _DIGITS.findall(stamp))
             return datetime(2000 + year, month, day, hour, minute, second).timestamp()
-        moment = stamp[:-1] + "+00:00" if stamp.endswith("Z") else stamp
-        return datetime.fromisoformat(moment).timestamp()
+        iso = _ISO.fullmatch(stamp)
+        if iso is None:
+            return unknown
+        moment, is_utc, hours, minutes = iso.groups()  # Python 3.10 reads zones in one form only
+        zone = "+00:00" if is_utc else f"{hours}:{minutes}" if hours else ""
+        return datetime.fromisoformat(moment + zone).timestamp()
     except (ValueError, OverflowError):
         return unknown

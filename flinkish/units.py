@@ -11,14 +11,14 @@ def size_text(size: int) -> str:
     """Return a size in bytes as text for people: ``1.2 MiB``."""
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
+        if round(value, 1) < 1024:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
 
 
 def age_text(seconds: float) -> str:
-    """Return a duration as text for people, in the unit that has two digits: ``45 min``."""
+    """Return a duration as text for people, in a unit with two or more digits: ``45 min``."""
     for unit, size, most in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 172_800)):
         if seconds < most:
             return f"{max(seconds, 0.0) / size:.0f} {unit}"
@@ -97,9 +97,9 @@ def table(
 
     ``head``: the titles of the columns. ``rows``: one sequence of cells for each row, as long as
     ``head``. ``right``: indexes of the columns that are aligned to the right, as digits, such as
-    ``"45"``. ``width``: the columns of the terminal that each line must fit into; None when there
-    is no limit. ``flexible``: which columns may be shortened in the middle then, and to what width
-    before columns are left out. ``optional``: columns that may be left out when that is not enough,
+    ``"45"``. ``width``: the width of the terminal that each line must fit into; None: no limit.
+    ``flexible``: the columns that may then be shortened in the middle, and to what width before
+    other columns are left out. ``optional``: columns that may be left out if that is not enough,
     the first one first.
     """
     cells_of_rows = [head, *([visible(cell) for cell in row] for row in rows)]
@@ -123,7 +123,7 @@ def _fitted(
 ) -> dict[int, int]:
     """Return the widths of the columns that are shown. Pure.
 
-    Where nothing else helps, flexible columns get narrower than they should, and then lines longer
+    As a last resort flexible columns become narrower than ``flexible`` says, and then lines longer
     than ``width``.
     """
     widths = {i: min(room, flexible.get(i, room)) for i, room in enumerate(natural)}

@@ -100,6 +100,12 @@ def test_a_pattern_takes_the_stack_trace_below_it() -> None:
         ('{"ts":"2026-11-23T10:00:00.123Z","level":"ERROR","msg":"x"}', LogLevel.ERROR),
         ("2026-11-23 10:00:00,123 WARNING [main] x", LogLevel.WARN),
         ("2026-11-23T10:00:00.123+00:00 [main] CRITICAL x", LogLevel.FATAL),
+        ("2026-11-23 10:00:00,123 - root - ERROR - x", LogLevel.ERROR),
+        ("2026-11-23 10:00:00,123 - ERROR - x", LogLevel.ERROR),
+        ("2026-11-23 10:00:00 app.rides WARNING x", LogLevel.WARN),
+        ("2026-11-23 11:00:00 +0100 INFO x", LogLevel.INFO),
+        ("2026-11-23T05:30:00.123456789-04:30 INFO x", LogLevel.INFO),
+        ('{"ts":"2026-11-23T15:30:00.123+0530","level":"WARN","msg":"x"}', LogLevel.WARN),
         ("26/11/23 10:00:00 DEBUG x: y", LogLevel.DEBUG),
         ("Exception in thread main", LogLevel.ERROR),
     ],
@@ -109,6 +115,17 @@ def test_other_forms(line: str, level: LogLevel) -> None:
     if level < LogLevel.FATAL:
         assert chosen(line, LogChoice(level=LogLevel(level + 1))) == []
     if line[0] in "2{":
+        assert chosen(line, LogChoice(since=at(10, 0, 0))) == [line]
+        assert chosen(line, LogChoice(since=at(10, 0, 1))) == []
+
+
+def test_times_without_a_zone_are_this_hosts_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    local, utc = "2026-11-23 05:00:00,123 INFO x", "2026-11-23T10:00:00.123Z INFO x"
+    for line in (local, utc):
         assert chosen(line, LogChoice(since=at(10, 0, 0))) == [line]
         assert chosen(line, LogChoice(since=at(10, 0, 1))) == []
 

@@ -64,7 +64,6 @@ COVERED_BY = {
     "cli/options/restore": "cli/options/test_program",
     "cli/options/retention": "cli/commands/test_savepoint_all",
     "cli/output/connectors_text": "cli/commands/test_compat",
-    "cli/output/drawn_table": "cli/output/test_plan_table",
     "cli/output/jobs_text": "cli/commands/test_list",
     "cli/output/printer": "cli/test_usage",
     "cli/output/progress": "cli/test_lifecycle",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.units import shortened, table, width_of
+from flinkish.units import shortened, size_text, table, width_of
 
 HEAD = ("ID", "NAME", "STATE", "N", "PATH")
 ROW = ("0123456789abcdef", "flights-by-airport", "RUNNING", "7", "/data/savepoints/savepoint-1")
@@ -32,6 +32,20 @@ def fitted(width: int | None) -> list[str]:
 )
 def test_the_middle_goes(text: str, width: int, expected: str) -> None:
     assert shortened(text, width) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1024**2 - 52, "1023.9 KiB"),
+        (1024**2 - 1, "1.0 MiB"),
+        (1024**4 - 1, "1.0 TiB"),
+    ],
+)
+def test_a_size_is_below_a_thousand_and_so_many(size: int, text: str) -> None:
+    assert size_text(size) == text
 
 
 @given(st.text(), st.integers(0, 30))

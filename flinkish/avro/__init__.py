@@ -1,1 +1,1 @@
-"""Avro's container files and binary encoding, read with bounds; of the standard library alone."""
+"""Avro's container files and binary encoding, read with bounds; only zstandard needs a library."""

@@ -5,8 +5,8 @@ Avro specification 1.11, "Object Container Files"::
     Obj 1 | metadata: a map of bytes | marker of 16 bytes | block | block ...
     block  count of records | size | that many bytes, compressed | the marker
 
-Files are untrusted. Sizes are compared with the reader's limits, data is read in pieces, so that
-memory never exceeds the file's size, and decompression stops at a limit.
+Files are untrusted. Sizes are compared with the reader's limits; data is read in pieces, so that
+memory never exceeds the file's size; and decompression stops at a limit.
 """
 
 from __future__ import annotations
@@ -192,12 +192,13 @@ def _unzstandard(packed: bytes, most: int) -> bytes:
     return b"".join(parts)
 
 
-#: What compresses a block, by Avro's name of the codec.
+#: Functions that compress a block, by Avro's name of the codec.
 COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "zstandard": _zstandard,
     "deflate": _deflate,
 }
-#: What decompresses a block to so many bytes at most, by the codec; raises ValueError for damage.
+#: Functions that decompress a block to at most the given number of bytes, by the codec. They raise
+#: ValueError for damage.
 DECOMPRESS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
     "zstandard": _unzstandard,
     "deflate": _inflate,

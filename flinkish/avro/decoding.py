@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flinkish.errors import Corrupt
 
-#: Elements of arrays and maps that may be there beyond the number of bytes.
+#: How many more elements arrays and maps may have than there are bytes.
 MAX_EMPTY: Final = 1 << 20
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
@@ -78,7 +78,7 @@ class Cursor:
             if counted:
                 self.items += count
                 if self.items > self.max_items:
-                    raise self.damaged(f"an array of {count} elements cannot follow")
+                    raise self.damaged(f"{count} elements cannot follow")
             yield count
 
 
@@ -173,17 +173,17 @@ def as_float(number: float) -> float:
 
 
 def then(decode: Decode, convert: Callable[[Any], Any]) -> Decode:
-    """Return what reads a value and converts it."""
+    """Return a reader that converts the value it reads."""
     return lambda cursor: convert(decode(cursor))
 
 
 def fixed(size: int) -> Decode:
-    """Return what reads a fixed number of bytes."""
+    """Return a reader of a fixed number of bytes."""
     return lambda cursor: cursor.take(size)
 
 
 def choice(values: list[str]) -> Decode:
-    """Return what reads an enum; ``values`` are what its numbers mean."""
+    """Return a reader of an enum; ``values`` are the meanings of its numbers."""
 
     def decode(cursor: Cursor) -> str:
         number = decode_long(cursor)
@@ -195,7 +195,7 @@ def choice(values: list[str]) -> Decode:
 
 
 def union(branches: Sequence[Decode]) -> Decode:
-    """Return what reads a value of a union."""
+    """Return a reader of a value of a union."""
 
     def decode(cursor: Cursor) -> Any:
         number = decode_long(cursor)
@@ -207,9 +207,9 @@ def union(branches: Sequence[Decode]) -> Decode:
 
 
 def array(item: Decode, *, counted: bool = True) -> Decode:
-    """Return what reads an array.
+    """Return a reader of an array.
 
-    Only where each element takes bytes may they be left uncounted.
+    Elements may be left uncounted only if each takes bytes.
     """
 
     def decode(cursor: Cursor) -> list[Any]:
@@ -222,7 +222,7 @@ def array(item: Decode, *, counted: bool = True) -> Decode:
 
 
 def mapping(value: Decode) -> Decode:
-    """Return what reads a map."""
+    """Return a reader of a map."""
 
     def decode(cursor: Cursor) -> dict[str, Any]:
         entries = {}
@@ -279,7 +279,7 @@ def has_empty_items(schema: Any) -> bool:
 def compile_schema(schema: Any, *, counted: Callable[[Any], bool] = lambda _: True) -> Decode:
     """Return a reader of values of a schema.
 
-    ``schema`` is trusted, in parsed JSON: not recursive, each record in full, without enums, fixed
+    ``schema`` is trusted, parsed JSON: not recursive, each record in full, without enums, fixed
     bytes and logical types. ``counted`` decides by schema whether elements of an array count; see
     :func:`array`.
     """
@@ -300,7 +300,7 @@ def compile_schema(schema: Any, *, counted: Callable[[Any], bool] = lambda _: Tr
 
 
 def read_value(decode: Decode, data: bytes, *, max_items: int | None = None) -> Any:
-    """Return the value of all the bytes; Corrupt if they are not one.
+    """Decode all the bytes as one value; raise Corrupt if they are not one.
 
     ``max_items`` is as for :class:`Cursor`.
     """

@@ -32,6 +32,7 @@ from flinkish.checkpoint.format.logs import (
     NO_OFFSET,
     CommitEntry,
     OffsetEntry,
+    compacted_number,
     is_file_source_log,
     log_offset,
     parse_commit,
@@ -46,6 +47,7 @@ from flinkish.checkpoint.format.names import (
     SOURCES,
     STATE,
     numbers_among,
+    parse_number,
 )
 from flinkish.checkpoint.format.pins import backend_of
 from flinkish.checkpoint.operators import StateOnDisk, read_operator
@@ -87,8 +89,8 @@ class CommittedBatch:
 class Cut(CommittedBatch):
     """A committed batch in a checkpoint, and the files it consists of.
 
-    ``planned_fault`` is not empty if the offsets of the planned batch cannot be read: the cut is
-    then without them, and Spark plans the batch again. ``files`` have posix paths relative to
+    ``planned_fault`` is not empty if the offsets of the planned batch cannot be read: the cut then
+    leaves them out, and Spark plans the batch again. ``files`` have posix paths relative to
     ``root``.
     """
 
@@ -173,11 +175,11 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
 
 
 def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | None:
-    """Return how a file differs from Hadoop's checksum file; None if it does not.
+    """Return how a file differs from its Hadoop checksum file; None if it does not.
 
     A checksum file that is missing, or for another size, is ignored. ``location`` is where Spark
-    wrote the file; the checksum file is next to it. ``blocks`` are its bytes in blocks of whole
-    chunks (:data:`.file_ends.CHUNK`).
+    wrote the file; the checksum file is next to it. ``blocks`` are the file's bytes in blocks of
+    whole chunks (:data:`.file_ends.CHUNK`).
     """
     if not fs.is_local(location):
         return None
@@ -307,7 +309,7 @@ class _Reader:
     def _add_if_whole(
         self, relative: str, listing: fs.Listing, parser: Any, *, needed: bool
     ) -> None:
-        """Add a log entry that can be read; raise the error of one that cannot, if it is needed."""
+        """Add a log entry if it can be read; otherwise raise its error if it is ``needed``."""
         try:
             self._parse(relative, parser)
             self._add(relative, listing)
@@ -326,45 +328,54 @@ class _Reader:
             if position in read and not self._source_names(name):
                 continue
             read.add(position)
-            self._source(name, position)
-            # The planned entry may be a compaction: the position before it needs its own.
-            if position != offset and (limit := log_offset(offset)) is not None:
-                self._add_log(name, limit, strict=False)
+            self._source(name, position, offset)
         for name, offset in ahead.items():  # a source first planned in batch N + 1
             self._source(name, offset)
 
     def _source_names(self, name: str) -> list[str]:
         return fs.list_names(os.path.join(self.root, SOURCES, name))
 
-    def _source(self, name: str, offset: str) -> None:
+    def _source(self, name: str, offset: str, before: str | None = None) -> None:
+        """Add a source's files at a position; ``before`` is the one of the committed batch."""
         directory = os.path.join(self.root, SOURCES, name)
         limit = log_offset(offset)
         if limit is None and offset == NO_OFFSET and self._is_file_source(directory):
             limit = -1
         if limit is not None:
-            self._add_log(name, limit, strict=True)
+            self._add_log(name, limit, None if before is None else log_offset(before))
             return
         # Another kind of source: take all its files.
-        for relative, entry in fs.walk_files(directory):
+        for relative, entry in fs.walk_files(directory, follow=True):
             path = f"{SOURCES}/{name}/{relative}"
             self.files.add(ListedFile(path, entry.size(), entry.stamp()))
 
-    def _add_log(self, name: str, limit: int, *, strict: bool) -> None:
-        """Add a file source's entries up to ``limit``; if one is missing, fail or add none."""
+    def _add_log(self, name: str, limit: int, before: int | None) -> None:
+        """Add a file source's entries up to ``limit``, which must all be there.
+
+        The entry of ``limit`` may be a compaction: the position ``before`` needs its own entries.
+        They are added if none of them is missing.
+        """
         directory = os.path.join(self.root, SOURCES, name)
         listing = fs.list_directory(directory)
         present, absent = source_log_entries(listing.files, limit)
-        if not absent:
-            for entry in present:
-                self._add(f"{SOURCES}/{name}/{entry}", listing)
-        elif strict:
+        if absent:
             raise FileNotFoundError(2, "not listed", os.path.join(directory, absent[0]))
+        if before is not None:
+            earlier, lost = source_log_entries(listing.files, before)
+            present += [] if lost else earlier
+        for entry in dict.fromkeys(present):
+            self._add(f"{SOURCES}/{name}/{entry}", listing)
 
     def _is_file_source(self, directory: str) -> bool:
-        names = sorted(fs.list_names(directory))
-        if not names:
-            return False
-        return is_file_source_log(fs.read_bytes(os.path.join(directory, names[0])))
+        entries = (
+            name
+            for name in fs.list_directory(directory).files
+            if parse_number(name) is not None or compacted_number(name) is not None
+        )
+        first = min(entries, default=None)
+        return first is not None and is_file_source_log(
+            fs.read_bytes(os.path.join(directory, first))
+        )
 
     def _state(
         self, offsets: OffsetEntry, commits: Mapping[int, CommitEntry]
@@ -374,8 +385,10 @@ class _Reader:
         state_ids = commits[self.batch].state_ids
         ordinals = numbers_among(listing.directories)
         # Ordinals count from 0 without gaps: a missing one is lost.
-        for lost in sorted((set(state_ids) | set(range(max(ordinals, default=0)))) - set(ordinals)):
-            raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
+        lost = set(state_ids) - set(ordinals)
+        lost.update([n for n, ordinal in enumerate(ordinals) if n != ordinal][:1])
+        if lost:
+            raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(min(lost))))
         for ordinal in ordinals:
             ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}
             operator = read_operator(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from flinkish import storage
 from flinkish.checkpoint.errors import unreadable
@@ -16,13 +16,13 @@ from flinkish.checkpoint.format.names import (
     STATE,
     numbers_among,
 )
-from flinkish.errors import Corrupt, SavepointNotFound, quoted_path
+from flinkish.errors import Corrupt, SavepointNotFound, UsageError, quoted_path
 
 #: The directories of a checkpoint.
 _PARTS = frozenset({OFFSETS, COMMITS, SOURCES, STATE})
 #: The directory of the flows' checkpoints in the storage of a declarative pipeline.
 PIPELINE = "_checkpoints"
-#: The most names that lead to a flow: catalog, schema, table, flow.
+#: Maximum number of names on the path to a flow: catalog, schema, table, flow.
 _DEPTH = 4
 #: What to do about a checkpoint whose ``metadata`` is lost.
 _HINT_METADATA = (
@@ -36,11 +36,12 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 
     ``path`` is one checkpoint (its key is None, because it does not record its query's name), a
     directory of several, named like their queries, or the storage of a declarative pipeline, which
-    has one for each streaming flow, named by its table's catalog and schema and its own name. One
-    checkpoint in such a storage has that name, too.
+    has one for each streaming flow, named ``CATALOG.SCHEMA.FLOW``. A single checkpoint in such a
+    storage has that name, too.
 
-    Raises SavepointNotFound if the path is neither, and Corrupt if a checkpoint lacks its file
-    ``metadata`` or its directory ``offsets``.
+    Raises SavepointNotFound if the path is none of these, UsageError if a flow has checkpoints for
+    two tables, and Corrupt if a checkpoint lacks its file ``metadata`` or its directory
+    ``offsets``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -48,7 +49,14 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     below = {
         name: storage.join(root, name) for name in sorted(storage.list_directory(root).directories)
     }
-    checkpoints: dict[str | None, str] = dict(_of_pipeline(root, below))
+    checkpoints: dict[str | None, str] = {}
+    for name, place in sorted(_of_pipeline(root, below)):
+        other = checkpoints.setdefault(name, place)
+        if other != place:  # a flow that was moved to another table
+            raise UsageError(
+                f"{path} has two checkpoints of the flow {name}: {other} and {place}",
+                hint="name the one to take by its own path",
+            )
     if not checkpoints:
         checkpoints = {name: place for name, place in below.items() if is_checkpoint(place)}
     if not checkpoints:
@@ -71,8 +79,8 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 def _of_pipeline(root: str, below: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield name and location of the flows' checkpoints in a pipeline's storage.
 
-    They are at ``_checkpoints/CATALOG/SCHEMA/TABLE/FLOW/N``; Spark goes on in the one with the
-    largest number (``FlowSystemMetadata``, 4.1 to 4.3).
+    They are at ``_checkpoints/CATALOG/SCHEMA/TABLE/FLOW/N``; Spark continues with the largest
+    number (``FlowSystemMetadata``, 4.1 to 4.3).
     """
     top = root if PIPELINE in root.split("/") else below.get(PIPELINE)
     stack = [] if top is None else [(top, 0)]
@@ -172,3 +180,20 @@ def last_written(root: str) -> float:
 def directory_name(name: str) -> str:
     """Return the name of the directory for a query's checkpoint. Pure."""
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "_"
+
+
+def directory_names(names: Iterable[str]) -> dict[str, str]:
+    """Return the names of the directories for several queries' checkpoints, by query. Pure.
+
+    Raises UsageError if two queries would get the same directory.
+    """
+    queries: dict[str, str] = {}
+    for name in names:
+        directory = directory_name(name)
+        other = queries.setdefault(directory, name)
+        if other != name:
+            raise UsageError(
+                f"queries '{other}' and '{name}' would get the same directory, {directory}",
+                hint="export them one by one: --query NAME",
+            )
+    return {name: directory for directory, name in queries.items()}

@@ -46,7 +46,7 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
 
 
 def unreadable(
-    path: str, error: CheckpointFormatError, what: str = "is not a log Spark wrote"
+    path: str, error: CheckpointFormatError, what: str = "is not a log that Spark wrote"
 ) -> FlinkishError:
     """Return the error for an unreadable file: Corrupt, or UnsupportedFormat if Spark is newer.
 

@@ -53,7 +53,7 @@ class StateOnDisk:
     """The state of one stateful operator at one version, as a checkpoint has it.
 
     ``kind`` is Spark's name of the operator (``stateStoreSave``); None without metadata (Spark
-    3.5). ``partitions`` are its directories; metadata may list more (a global limit has one).
+    3.5). ``partitions`` counts its directories; metadata may list more (a global limit has one).
     ``bytes`` is the size of the state itself, ``files`` the number of all files, metadata and
     schemas included.
     """
@@ -159,7 +159,9 @@ def _metadata_files(
     files = FileSet()
     there: set[str] = set()
     if METADATA_DIRECTORY in top.directories:
-        for relative, entry in fs.walk_files(os.path.join(directory, METADATA_DIRECTORY)):
+        for relative, entry in fs.walk_files(
+            os.path.join(directory, METADATA_DIRECTORY), follow=True
+        ):
             head, _, name = relative.rpartition("/")
             number = parse_number(name) if head == "v2" else None
             if number is not None and number > batch:
@@ -167,7 +169,9 @@ def _metadata_files(
             files.add(_listed(f"{prefix}{METADATA_DIRECTORY}/{relative}", entry))
             there.add(relative)
     if SCHEMA_DIRECTORY in top.directories:
-        for relative, entry in fs.walk_files(os.path.join(directory, SCHEMA_DIRECTORY)):
+        for relative, entry in fs.walk_files(
+            os.path.join(directory, SCHEMA_DIRECTORY), follow=True
+        ):
             if schema_batch(relative) <= batch:
                 files.add(_listed(f"{prefix}{SCHEMA_DIRECTORY}/{relative}", entry))
     v2 = [relative.removeprefix("v2/") for relative in there if relative.startswith("v2/")]
@@ -346,7 +350,7 @@ def _schema_files(stores: Mapping[str, tuple[str, str]]) -> list[ListedFile]:
     return [
         _listed(f"{prefix}{METADATA_DIRECTORY}/{relative}", entry)
         for prefix, path in stores.values()
-        for relative, entry in fs.walk_files(os.path.join(path, METADATA_DIRECTORY))
+        for relative, entry in fs.walk_files(os.path.join(path, METADATA_DIRECTORY), follow=True)
     ]
 
 

@@ -38,13 +38,13 @@ from flinkish.checkpoint.format.names import (
 )
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.operators import read_operator
-from flinkish.errors import Corrupt, FlinkishError
+from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
 #: The number of damaged files that an error names.
 _NAMED = 3
-#: Maximum number of batches that are tried, to find a whole one.
+#: Maximum number of batches that are tried to find a whole one.
 MAX_BATCHES = 100
 
 
@@ -67,9 +67,9 @@ def damaged_files(
     """Yield the damaged files of a checkpoint, in the order of ``files``; logs are skipped.
 
     ``root`` is the directory that the files are read from. ``written`` is where Spark wrote them,
-    if elsewhere: the checksum files are there, and from a local disk the ends of files that still
-    have their stamps are read, which saves a request for each. ``offsets`` are those of all
-    sources. Raises FileNotFoundError if a file has vanished.
+    if elsewhere. The checksum files are there; if it is on a local disk, the ends of files that
+    still have their stamps are read there, which saves a request for each. ``offsets`` are those of
+    all sources. Raises FileNotFoundError if a file has vanished.
     """
     root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)
@@ -219,6 +219,10 @@ def newest_whole_batch(root: str) -> WholeBatch:
             read_whole_cut(root, batch)
         except (Corrupt, FilesVanished) as error:
             skipped.append(error)
+        except NoCommittedBatch:
+            if not skipped:
+                raise
+            break  # trimmed while a newer batch was read, and so are all older ones
         else:
             return WholeBatch(batch, tuple(skipped))
     return WholeBatch(None, tuple(skipped))

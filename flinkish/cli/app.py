@@ -71,7 +71,7 @@ class Root(click.Group):
         widest = max(map(len, command_index.COMMANDS))
         for title, names in COMMANDS.items():
             with formatter.section(title):
-                # The column of each table is as wide as that of the others.
+                # The first column has the same width in all tables.
                 formatter.write_dl(
                     [(f"{name:<{widest}}", command_index.COMMANDS[name].help) for name in names]
                 )
@@ -125,21 +125,22 @@ def run(argv: Sequence[str]) -> int:
     except UsageError as error:
         return report(error, Output(json="--json" in argv))
     argv = _flinks_action(common_options_behind(argv))
-    out = _output_of(argv)
+    outputs = [_output_of(argv)]  # the called command appends its own
     try:
         with _sigterm_raises():
-            return _invoke(argv)
+            return _invoke(argv, outputs)
     except StreamLost as lost:
         is_gone = isinstance(lost.failure, BrokenPipeError)
         return READER_GONE if is_gone else ResultNotWritten.code
     except click.ClickException as error:
-        return report(_usage_error(error), out)
+        return report(_usage_error(error), outputs[-1])
     except KeyboardInterrupt as stop:
         from flinkish.client.context import Interrupted
 
+        out = outputs[-1]
         return _interrupted(stop, out) if isinstance(stop, Interrupted) else report(stop, out)
     except Exception as error:  # noqa: BLE001 - the boundary: all is reported
-        return report(error, out)
+        return report(error, outputs[-1])
 
 
 def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> int:
@@ -159,7 +160,7 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
 
 
 def _what_is_lost(lines: Sequence[str], status: int) -> str:
-    """Return the hint about a lost result, so that the command is not run again for it. Pure."""
+    """Return the hint about a lost result, so that nobody repeats the command for it. Pure."""
     if len(lines) == 1:
         return f"the command succeeded; its result is: {lines[0]}"
     return "" if status else "the command succeeded; only its result is lost"
@@ -199,15 +200,15 @@ def common_options_behind(argv: Sequence[str]) -> list[str]:
 
 
 def _flinks_action(argv: Sequence[str]) -> list[str]:
-    """Replace Flink's action ``run-application`` by a ``run`` on the cluster. Pure."""
+    """Replace Flink's action ``run-application`` with a ``run`` on the cluster. Pure."""
     if argv[:1] != ["run-application"]:
         return list(argv)
     return ["run", "--detached", "--deploy-mode", "cluster", *argv[1:]]
 
 
-def _invoke(argv: Sequence[str]) -> int:
+def _invoke(argv: Sequence[str], outputs: list[Output]) -> int:
     try:
-        with root.make_context("flinkish", list(argv)) as ctx:
+        with root.make_context("flinkish", list(argv), obj=outputs) as ctx:
             status: Any = root.invoke(ctx)
             return int(status or 0)
     except click.exceptions.Exit as stop:

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from flinkish.cli.session import Session
 
 HELP_NAMES = ["-h", "--help"]
-#: The help is as wide as the terminal, but no line is too long to read.
+#: The help is as wide as the terminal, up to this number of columns.
 HELP_WIDTH = 110
 
-#: Meanings of the exit codes, in the help, that no error class has.
+#: Exit codes without an error class, and their meanings in the help.
 _OTHER_CODES = {0: "ok", 130: "interrupted", 143: "terminated"}
 
 
 class OptionalValue(click.Option):
     """An option whose value may be omitted: ``-s`` and ``-s TARGET`` (Flink's ``cancel -s``).
 
-    One with a choice of values takes only those: the program in ``--require-uids APP.py`` is none.
+    If it has a choice of values, it takes only those: ``--require-uids APP.py`` has no value.
     """
 
     def takes(self, word: str) -> bool:
-        """Return whether the word behind the option is its value."""
+        """Return whether the word after the option is its value."""
         if isinstance(self.type, click.Choice):
             # An empty word is meant as a value, and refused.
             return word in self.type.choices or not word.strip()
@@ -44,7 +44,7 @@ class Command(click.Command):
     Flink's options have one dash whatever their length (``-detached``), so a misspelt one could be
     read as a short option with a value: Flink 1.18 takes ``savepoint -detached`` for ``-d etached``
     and tries to dispose of that savepoint. Here only ``-D`` and numeric options (``-p4``) accept an
-    attached value.
+    attached value; ``-p=4`` is ``-p 4``, as for Flink.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Command(click.Command):
                 if kind == "option" and not _well_spelt(self, word):
                     near = did_you_mean(word, _options(self))
                     raise click.UsageError(f"No such option {word!r}.{near}", ctx=ctx)
-        args = _with_omitted_values(self, args)
+        args = _with_split_values(self, _with_omitted_values(self, args))
         if not ctx.resilient_parsing:
             _check_not_empty(self, ctx, args)
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options by sections."""
+        """Write the options, section by section."""
         from flinkish.cli.help_sections import options_by_section
 
         for title, options in options_by_section(self.get_params(ctx)).items():
@@ -90,7 +90,7 @@ class Command(click.Command):
         with formatter.section("Examples"):
             for purpose, words in examples_of(name):
                 formatter.write_text(f"# {purpose}")
-                # Not wrapped: a command is there to be pasted.
+                # Not wrapped, so that the command can be pasted.
                 formatter.write(f"{'':>{formatter.current_indent}}{words}\n")
         super().format_epilog(ctx, formatter)
         meanings = exit_code_meanings()
@@ -113,7 +113,7 @@ def _check_not_only_flinks(command: click.Command, word: str) -> None:
 
 
 def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[str]:
-    """Return a command line with the values that click would look for in the next word."""
+    """Return the command line with omitted values, which click would take from the next word."""
     options, words = _options(command), list(args)
     for kind, at in _places(command, args):
         option = options.get(args[at]) if kind == "option" else None
@@ -121,6 +121,17 @@ def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[st
             following = args[at + 1 : at + 2]
             if not following or not option.takes(following[0]):
                 words[at] = f"{args[at]}={option.flag_value}"
+    return words
+
+
+def _with_split_values(command: click.Command, args: Sequence[str]) -> list[str]:
+    """Return the command line with ``-p=x`` as ``-p x``; to click the value would be ``=x``."""
+    options, words = _options(command), list(args)
+    for kind, at in reversed([*_places(command, args)]):
+        name, equals, value = words[at].partition("=")
+        option = options.get(name) if kind == "option" and len(name) == 2 and equals else None
+        if option is not None and not option.is_flag and name != "-D":
+            words[at : at + 1] = [name, value]
     return words
 
 
@@ -166,7 +177,7 @@ class Call:
 
     def session(self, flags: Mapping[str, str | None] | None = None) -> Session:
         """Return a session; ``flags`` are configuration keys set by the command's own options."""
-        # The registry's object model takes a third of the start-up time; the overview needs none.
+        # The registry's object model takes a third of the start-up time; the help does not need it.
         from flinkish.cli.session import Session
 
         return Session(self.out, dynamic=self.dynamic, flags=flags)
@@ -194,6 +205,9 @@ def command(
             json_output: bool, quiet: bool, debug: bool, dynamic: tuple[str, ...], **options: Any
         ) -> int:
             out = Output(json=json_output, quiet=quiet, debug=debug)
+            outputs = click.get_current_context().obj
+            if outputs is not None:
+                outputs.append(out)
             return function(Call(out, dynamic), **options)
 
         settings = {
@@ -212,7 +226,7 @@ def command(
         declared.params += _common_options()  # after the command's own
         for parameter in declared.params:
             if isinstance(parameter.type, click.Path):
-                # The use case says what it cannot read; a target is read by the driver alone.
+                # The use case reports what it cannot read; only the driver needs to read a target.
                 parameter.type.readable = False
         return declared
 
@@ -248,7 +262,7 @@ def scan(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, str
 
 
 def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield what :func:`scan` does, with the index of each word."""
+    """Yield what :func:`scan` does, with the index of each word in place of the word."""
     options = _options(command)
     interspersed = command.context_settings.get("allow_interspersed_args", True)
     following = 0
@@ -278,6 +292,12 @@ def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, 
 def first_argument(command: click.Command, args: Sequence[str]) -> int | None:
     """Return the index of the first word that is neither an option nor the value of one."""
     return next((at for kind, at in _places(command, args) if kind == "argument"), None)
+
+
+def end_of_options(command: click.Command, args: Sequence[str]) -> int:
+    """Return the index of the first argument or of ``--``, whatever ends the options."""
+    at = first_argument(command, args)
+    return at if at is not None else [*args, "--"].index("--")
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:

@@ -141,7 +141,7 @@ def load(name: str) -> click.Command | None:
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
-    """Import all commands; yield them with the words that call them, those of groups too."""
+    """Import all commands, including those of groups; yield each with the words that call it."""
     import click
 
     for name in COMMANDS:

@@ -65,7 +65,7 @@ def exit_code_table() -> str:
     """Return the table of exit codes, with their meanings and the ids of their errors."""
     ids: dict[int, list[str]] = {code: [] for code in MEANINGS}
     for cls in error_classes():
-        # Subclasses in other modules never leave those, and are known only after their import.
+        # Error classes of other modules are internal to them, and exist only after their import.
         if cls.__module__ == FlinkishError.__module__:
             ids[cls.code].append(cls.id)
     rows = [("Code", "Meaning", "Error ids (in `--json` errors)")]

@@ -37,6 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         _say_terminated()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _guarded(arguments)
+    except KeyboardInterrupt:  # while the command is being loaded; after that it handles it
+        return 130
+
+
+def _guarded(arguments: Sequence[str]) -> int:
     from flinkish.cli.output import streams
 
     streams.guard()
@@ -55,19 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    try:
-        if arguments[:1] == ["list"] and list_plainly(arguments[1:]):
-            return 0
-    except KeyboardInterrupt:
-        return 130
+    if arguments[:1] == ["list"] and list_plainly(arguments[1:]):
+        return 0
     from flinkish.cli.app import run
 
     return run(arguments)
 
 
 def _say_terminated() -> None:
-    """Make a SIGTERM say so while the command is loaded; then the command handles it itself."""
-    import _signal  # type: ignore[import-not-found]  # unlike signal, Python has loaded it
+    """Report a SIGTERM while the command is being loaded; after that the command handles it."""
+    import _signal  # type: ignore[import-not-found]  # already loaded, unlike signal
 
     def stop(_number: int, _frame: object) -> None:
         os.write(2, b"flinkish: terminated (SIGTERM)\n")
@@ -90,7 +94,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
 
     try:
         path = registry_path(os.environ, os.getcwd())
-    except OSError:  # the working directory is gone, or nobody may look at the registry
+    except OSError:  # the working directory is gone, or the registry is not accessible
         return False
     if path is None:
         return False

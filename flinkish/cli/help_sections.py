@@ -1,4 +1,4 @@
-"""What the help, the man pages and the reference say of commands besides their declarations.
+"""What the help and the man pages say about commands beyond their declarations.
 
 Sections of commands and of options, and two examples of each command. Imported for help only.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
-#: The commands in the overview, by what somebody wants to do.
+#: The commands in the overview, by task.
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Run jobs": ("run", "list", "status", "logs", "wait", "cancel"),
     "Savepoints": ("savepoint", "stop", "check", "rehearse", "export", "migrate", "state"),
@@ -25,7 +25,7 @@ _SPARK = "Program and Spark options"
 _RESTORE = "Restore options"
 _RETENTION = "Retention options"
 _OUTPUT = "Output and configuration"
-#: The section of each option that is not of one command alone, by the parameter's name.
+#: The sections of options that several commands share, by the parameter's name.
 _SECTION_BY_OPTION = {
     name: section
     for section, names in {
@@ -38,7 +38,7 @@ _SECTION_BY_OPTION = {
     }.items()
     for name in names.split()
 }
-#: Flink's deployment target; in other commands the name is that of a directory.
+#: Flink's deployment target; in other commands the parameter ``target`` is a directory.
 _FLINKS_TARGET = ["-t", "--target"]
 
 #: Two examples of each command: what it is for, and its words.
@@ -48,7 +48,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("go on from a savepoint", "run -d -s /savepoints/savepoint-6f1a2b-0c3d orders.py"),
     ),
     "list": (
-        ("all jobs, also those that have ended", "list -a"),
+        ("all jobs, including those that have ended", "list -a"),
         ("jobs that commit nothing though they have input", "list --stuck"),
     ),
     "info": (
@@ -72,7 +72,10 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "savepoint show": (
         ("what is inside", "savepoint show /savepoints/savepoint-6f1a2b-0c3d"),
-        ("how far Kafka is ahead", "savepoint show --lag /savepoints/savepoint-6f1a2b-0c3d"),
+        (
+            "how far Kafka is ahead",
+            "savepoint show --lag --bootstrap-server kafka:9092 /savepoints/savepoint-6f1a2b-0c3d",
+        ),
     ),
     "savepoint diff": (
         ("what has changed between two", "savepoint diff savepoint-a savepoint-b"),
@@ -94,7 +97,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "savepoint verify": (
         ("compare every digest", "savepoint verify /savepoints/savepoint-6f1a2b-0c3d"),
-        ("compare sizes only", "savepoint verify --level quick /savepoints"),
+        ("compare sizes only", "savepoint verify --level quick /savepoints/*"),
     ),
     "savepoint prune": (
         (
@@ -248,7 +251,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
 
 
 def options_by_section(parameters: Iterable[click.Parameter]) -> dict[str, list[click.Option]]:
-    """Return the options among parameters by the titles of their sections, the own first."""
+    """Return the options among the parameters by section title, the command's own first."""
     sections: dict[str, list[click.Option]] = {
         title: [] for title in (OWN, _RESTORE, _RETENTION, _SPARK, _OUTPUT)
     }

@@ -109,7 +109,7 @@ def _paragraphs(command: click.Command) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Return a text in roff: no word of it is a macro."""
+    """Escape a text for roff, so that none of it is read as a macro."""
     escaped = text.strip().replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped[:1] in (".", "'") else escaped
 

@@ -34,7 +34,7 @@ class Session(Context):
         self.reporter: OutputReporter = OutputReporter(out)
 
     def warn_of_absent_registry(self) -> None:
-        """Warn, also with ``-q``, when there was nothing to do because there is no registry.
+        """Warn, even with ``-q``, that there was nothing to do because there is no registry.
 
         A crontab without HOME, or with another one, looks for the jobs in another place.
         """
@@ -45,7 +45,7 @@ class Session(Context):
             )
 
     def document(self, fields: Mapping[str, Any]) -> None:
-        """Write a JSON document, which says so when there is no registry."""
+        """Write a JSON document, with ``absent_registry`` if there is no registry."""
         absent = self.absent_registry
         self.out.document(fields if absent is None else {**fields, "absent_registry": absent})
 

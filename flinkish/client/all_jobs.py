@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
 
 
-#: As many savepoints of a job are opened to find one that is good.
+#: Maximum number of savepoints of a job that are opened to find a good one.
 _TRIES = 5
 
 
@@ -120,9 +120,9 @@ class AllSaved:
     def exit_code(self) -> int:
         """0 when nothing failed, 1 when every attempt failed, 3 when some did.
 
-        Failed jobs, and expected jobs that are not running, make it 3, also those just found to be
-        dead. If another process holds the target, so that old savepoints cannot be removed now,
-        that is not a failure: they are removed next time.
+        It is also 3 if jobs have failed, including those just found dead, or if expected jobs are
+        not running. Old savepoints that cannot be removed because another process holds the target
+        are not a failure: they are removed next time.
         """
         failed = [outcome for outcome in self.outcomes if outcome.error is not None]
         alive = [outcome for outcome in failed if not isinstance(outcome.error, DriverLost)]
@@ -160,7 +160,7 @@ def newest_of(context: Context, jobs: Sequence[JobRecord]) -> dict[str, NewestSa
 def newest_savepoint(context: Context, job: JobRecord) -> NewestSavepoint | None:
     """Return the newest good savepoint that the registry knows of a job; None without one.
 
-    Before the first of its own, that is the savepoint from which it was restored.
+    If none of its own is good, that is the savepoint from which it was restored.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -208,10 +208,10 @@ def save_all(
     ``asked``: as :func:`jobs_to_save` returns them. ``timeout``: seconds to wait for all of them
     together; what is not complete by then continues. Default: ``client.timeout``. ``full``: whether
     they share no files with earlier savepoints. ``format_``: ``native`` or ``canonical``. ``keep``:
-    which savepoints stay of the jobs that have a new one. Default: all. ``on_outcome``: called with
-    each outcome as soon as it is known.
+    which savepoints of the jobs with a new one stay. Default: all. ``on_outcome``: called with each
+    outcome as soon as it is known.
 
-    Failures are part of it, not raised.
+    Failures are part of the outcomes, not raised.
     """
     target = asked.target
     outcomes = all_answers(
@@ -250,7 +250,7 @@ def all_answers(
     """Request something from each job by ``begin``, then wait for all; return the outcomes.
 
     ``timeout`` and ``on_outcome`` are as for :func:`save_all`. ``complete`` adds to an outcome what
-    is known only then.
+    is known only after the wait.
     """
     deadline = time.monotonic() + context.timeout(timeout)
     with interruptible("stopped waiting; what was triggered continues", "flinkish list"):

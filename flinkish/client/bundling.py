@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Collection
 from dataclasses import replace
@@ -14,6 +13,7 @@ from flinkish.errors import UsageError
 from flinkish.launch.carried_job import OF_SCHEMES, bundle
 from flinkish.messages.launch import Program
 from flinkish.messages.results import Bundle
+from flinkish.storage.locations import locate_from
 
 
 def bundle_program(
@@ -24,13 +24,13 @@ def bundle_program(
     cwd: str | None = None,
     dry_run: bool = False,
 ) -> Bundle:
-    """Write a program, flinkish's agent and what that needs into one file.
+    """Write a program, flinkish's agent and the packages that the agent needs into one file.
 
     Parameters
     ----------
     program : Program
-        Its file or module, and its first arguments; without any the launcher's first argument names
-        the program.
+        Its file or module, and its first arguments. Without a file or module, the launcher's first
+        argument names the program.
     path : str
         The file to write; one that exists is replaced. ``spark-submit`` takes one that ends in
         ``.py`` as the program, and one that ends in ``.zip`` with ``--py-files``.
@@ -44,7 +44,8 @@ def bundle_program(
     Raises
     ------
     UsageError
-        There is no such program, the name has another ending, or a scheme is unknown.
+        There is no such program, ``path`` has another ending or is on remote storage, or a scheme
+        is unknown.
     StorageError
         The file cannot be written.
     """
@@ -63,7 +64,11 @@ def bundle_program(
     if program.application is not None:
         program = replace(program, application=program_file(program.application, here))
     data, packages = bundle(program, storages)
-    target = os.path.join(here, os.path.expanduser(path))
+    target = locate_from(here, path)
+    if not storage.is_local(target):
+        raise UsageError(
+            f"{path} is not a file of this host", hint="name a local file, and copy it there"
+        )
     if not dry_run:
         storage.write_atomically(target, data)
     where = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"

@@ -51,7 +51,7 @@ class Listed:
     """The savepoints of a directory, or of the registry.
 
     ``location``: the directory; empty for the registry. ``catalog``: what was found, newest first.
-    ``damage``: the errors of damaged ones by path, as far as the sizes of their files show them.
+    ``damage``: the errors of damaged ones, by path; only what the sizes of their files show.
     ``gone``: records of the registry whose savepoints are gone. ``warnings``: sentences about
     savepoints with times in the future.
     """

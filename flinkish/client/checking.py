@@ -82,9 +82,7 @@ class Plan:
     exit_code: int
     operators: tuple[OperatorPlan, ...]
     restore_plan: RestorePlan = field(repr=False)
-    _spec: RestoreSpec = field(repr=False, compare=False)
-    _launch: Launch = field(repr=False, compare=False)
-    _spark_version: str | None = field(repr=False, compare=False)
+    _file: PlanFile | None = field(repr=False, compare=False)
     job_id: str | None = None
 
     @property
@@ -106,18 +104,16 @@ class Plan:
     def file(self) -> PlanFile:
         """Return the plan, bound to the savepoint, the program and the version of Spark.
 
+        They are those of the check: a change since then is noticed when the plan is carried out.
+
         Raises
         ------
         UsageError
             The plan is that of a job.
-        SavepointNotFound, StorageError
-            The savepoint or the program cannot be read.
         """
-        from flinkish.client.planfile import make_plan_file
-
-        if self.job_id is not None:
+        if self._file is None:
             raise _cannot_be_saved()
-        return make_plan_file(self._spec, self._launch, self._spark_version, self.restore_plan)
+        return self._file
 
     def save(self, path: str) -> None:
         """Write the plan to a file, for ``flinkish run --plan`` and ``Client.run(plan=...)``.
@@ -126,8 +122,8 @@ class Plan:
         ------
         UsageError
             The plan is that of a job.
-        SavepointNotFound, StorageError
-            The savepoint or the program cannot be read, or the file cannot be written.
+        StorageError
+            The file cannot be written.
         """
         from flinkish.client.planfile import save
 
@@ -208,9 +204,13 @@ def check_launch(
     origin = None if job is None else job_origin(context.registry, job)
     context.reporter.note("planning the program's queries ...")
     from flinkish.client.dryrun import check_restore  # imports Avro: too slow for --help
+    from flinkish.client.planfile import bound_file
 
+    launch = programs.pinned(launch, installation)
+    version = programs.spark_version(installation.spark_home)
+    file_of = None if job is not None else bound_file(spec, launch, version)
     plan = check_restore(
-        programs.pinned(launch, installation),
+        launch,
         installation,
         spec,
         name=launch.default_name,
@@ -229,9 +229,7 @@ def check_launch(
         exit_code=plan.exit_code,
         operators=tuple(_operator(row) for row in plan.operators),
         restore_plan=plan,
-        _spec=spec,
-        _launch=launch,
-        _spark_version=programs.spark_version(installation.spark_home),
+        _file=None if file_of is None else file_of(plan),
         job_id=None if job is None else job.job_id,
     )
 

@@ -111,7 +111,7 @@ class Client(ProgramRunner):
         return Job.of(self._context, self._context.find_job(reference, include_final=True))
 
     def pending(self, request_id: str) -> PendingSavepoint:
-        """Return a savepoint or a stop that was requested earlier, also by another process.
+        """Return a savepoint or a stop that was requested earlier, by any process.
 
         Raises
         ------
@@ -452,7 +452,7 @@ class Client(ProgramRunner):
         ended_before : float
             Remove jobs that ended more than this many seconds ago.
         failed : bool
-            Whether to remove also jobs with a failure that nobody has acknowledged.
+            Whether to also remove jobs whose failure nobody has acknowledged.
         dry_run : bool
             Touch nothing, and return what would be done.
 

@@ -74,9 +74,9 @@ def _moved(before: int | None, now: int | None) -> bool:
 
 
 def _with_newest(queries: list[QueryStatus]) -> list[QueryStatus]:
-    """Return the queries with their newest batch by the commit logs, which are ahead of reports.
+    """Return the queries with the newest batch of their commit logs, which are ahead of reports.
 
-    Without a log the reported batch stays.
+    A query without a commit log keeps the reported batch.
     """
     from flinkish.checkpoint.cut import newest_committed_batch
 

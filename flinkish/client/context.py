@@ -94,10 +94,10 @@ class Context:
     def find_origin(self, word: str) -> JobRecord | str:
         """Return the job that a word refers to, or the word itself if a savepoint is there.
 
-        ``word``: a URL or a path that exists is a savepoint; else it is a job's id, a prefix of
-        one, or a name, also that of a job that has ended.
+        ``word``: a URL, or a path that exists, is a savepoint; anything else is a job's id, a
+        prefix of one, or a name, even of a job that has ended.
 
-        Raises UsageError if it is both a job and a path; AmbiguousJob or JobNotFound if it fits
+        Raises UsageError if it is both a job and a path; AmbiguousJob or JobNotFound if it matches
         several jobs, or nothing; SavepointNotFound if it can only be a path that does not exist.
         """
         if "://" in word or word.startswith("file:"):
@@ -158,7 +158,7 @@ class Context:
 
 
 class _OpenedRegistry:
-    """The registry of a configuration, opened on demand, and created only on demand."""
+    """The registry of a configuration: opened at first use, created only for :meth:`created`."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -193,7 +193,7 @@ class Interrupted(KeyboardInterrupt):
 
     ``code`` is the exit status, 130 or 143; ``follow`` the command that follows the work.
 
-    As a KeyboardInterrupt it is not an Exception, so that no handler on the way up catches it.
+    It is a KeyboardInterrupt, not an Exception, so that no ``except Exception`` catches it.
     """
 
     def __init__(self, code: int, message: str = "", follow: str = "") -> None:

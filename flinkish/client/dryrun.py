@@ -82,17 +82,22 @@ def restore_question(
 def known_runs(
     registry: Registry, sinks: Mapping[str, str | None], own: str | None
 ) -> dict[str, tuple[KnownRun, ...]]:
-    """Return the other jobs than ``own`` that ran the savepoint's queries, by query id.
+    """Return the jobs other than ``own`` that ran the savepoint's queries, by query id.
 
     For at-least-once sinks, whose repeated rows are counted, these include jobs that went back to
-    an earlier batch under another query id; finding them takes a look at all jobs.
+    an earlier batch under another query id; to find them, all jobs are read.
 
     ``sinks``: the formats of the sinks by query id; None if unknown.
     """
     return {
         query_id: (
             *(
-                KnownRun(job.job_id, job.state.value, newest_batch(query), newest_begun(query))
+                KnownRun(
+                    job_id=job.job_id,
+                    state=job.state.value,
+                    last_batch=newest_batch(query, query_id),
+                    begun_batch=newest_begun(query, query_id),
+                )
                 for job, query in registry.find_query(query_id)
                 if job.job_id != own
             ),
@@ -115,8 +120,8 @@ def describe(
     ``context``: its reporter receives notices and the driver's log. ``require_uids``: which
     operators must have a uid.
 
-    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if an operator has no
-    uid, and must; and the error with which the submission of the program would end.
+    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if an operator lacks
+    a required uid; and the error with which the submission of the program would end.
     """
     launch, installation = pinned(launch_of(program, context.config, working_directory()))
     context.reporter.note("planning the program's queries ...")

@@ -9,12 +9,12 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
-from flinkish.checkpoint.discovery import directory_name, is_checkpoint
+from flinkish.checkpoint.discovery import directory_names, is_checkpoint
 from flinkish.client.checking import require_agreed
 from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
@@ -42,7 +42,7 @@ from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkStatus
 
 @dataclass(frozen=True)
 class BuiltQuery:
-    """A query whose checkpoint is built in ``directory``, a name.
+    """A query whose checkpoint is built in the directory named ``directory``.
 
     ``file_sink`` is where it writes files, if their log is known to be there.
     """
@@ -93,6 +93,7 @@ def build_planned(
         environ=os.environ,
         show_log=context.reporter.log,
     )
+    place.built.extend(exported.directories.values())
     require_agreed(exported.plan, "the program cannot resume from that state")
     rows = {row.name: row for row in exported.plan.queries}
     file_sinks = {row.query: _log_place(row) for row in exported.plan.sinks}
@@ -138,14 +139,16 @@ def build_unchanged(
     refusal = next((plan.refusal for plan in plans.values() if plan.refusal is not None), None)
     if refusal is not None:
         raise refusal
+    directories = directory_names(plans)
     queries = []
     for name, plan in plans.items():
-        directory = directory_name(name)
+        directory = directories[name]
         make_checkpoint(
             plan.recipe.with_query_id(keep=plan.identity.keep),
             storage.join(place.building, directory),
             location=place.location_of(directory),
         )
+        place.built.append(directory)
         notes = () if plan.sink is None else (f"query '{name}': {plan.sink.text}",)
         kept = KeptQueryId(plan.identity.keep, plan.identity.reason)
         queries.append(BuiltQuery(name, directory, kept, _log_place(plan.sink), notes))
@@ -178,8 +181,8 @@ def _sink_status(
 ) -> SinkStatus | None:
     """Return the newest batch of the sink that the query had, if it is known without Spark.
 
-    Anybody may have written a savepoint: what it names is listed only where a job of the registry
-    has written, or at a place that the user has named (``paths``).
+    A savepoint is untrusted: a path that it names is listed only if a job of the registry has
+    written there, or if it is in a place that the user has named (``paths``).
     """
     path = _sink_path(offer)
     if path is not None and paths.leads_to(path):
@@ -192,7 +195,7 @@ def _sink_status(
 
 
 def _sink_path(offer: RestorableQuery) -> str | None:
-    """Return where the query wrote, unless that is relative to where its job ran."""
+    """Return where the query wrote; None for a path relative to its job's directory."""
     path = str(offer.query.sink.get("path") or "")
     return path if path.startswith("/") or ":" in path else None
 
@@ -231,18 +234,16 @@ def _log_place(sink: SinkPlan | SinkRow | None) -> str | None:
 class ExportPlace:
     """Where checkpoints are built, each in its own directory, and where they are put.
 
-    On remote storage, where no directory is renamed, both are the same. ``replaces`` is the newest
-    planned batch (-1 without one) of the checkpoint that is replaced; None for a new directory.
+    On remote storage, where no directory is renamed, both are the same. ``is_single``: whether
+    ``final`` is one checkpoint, which is replaced, not a directory of checkpoints; ``replaces`` is
+    then its newest planned batch. ``built`` are the directories that this export has built.
     """
 
     building: str
     final: str
+    is_single: bool = False
     replaces: int | None = None
-
-    @property
-    def is_single(self) -> bool:
-        """Whether ``final`` is one checkpoint, not a directory of checkpoints."""
-        return self.replaces is not None
+    built: list[str] = field(default_factory=list)
 
     def location_of(self, directory: str) -> str:
         """Return the final place of the checkpoint that is built in a directory of this name."""
@@ -251,14 +252,14 @@ class ExportPlace:
     def publish(self, directories: list[str]) -> str | None:
         """Put the built checkpoints in place; return where a replaced one is kept.
 
-        Raises WrongState if the replaced checkpoint has got a batch meanwhile, and StorageError if
-        a directory cannot be renamed: the old checkpoint is then where it was.
+        Raises WrongState if the checkpoint to be replaced has got a batch meanwhile, and
+        StorageError if a directory cannot be renamed; the old checkpoint then stays in place.
         """
-        if self.replaces is None:
+        if not self.is_single:
             if self.building != self.final:
                 storage.publish(self.building, self.final)
             return None
-        if _newest(self.final) != self.replaces:
+        if newest_planned_batch(self.final) != self.replaces:
             raise WrongState(
                 f"the checkpoint {self.final} is in use: it got a batch during the export",
                 hint="stop the program that runs on it, and export again",
@@ -293,7 +294,7 @@ def new_directory(directory: str) -> ExportPlace:
 
 
 def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
-    """Return the place of a program's own checkpoint, which is kept beside it.
+    """Return the place of a program's checkpoint to be replaced; the old one is kept beside it.
 
     Raises UsageError for remote storage, SavepointNotFound if there is no checkpoint, and
     WrongState if a job of the registry runs on it.
@@ -324,26 +325,26 @@ def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
                     job_id=job_id,
                     state=job.state.value,
                 )
-    return ExportPlace(storage.temporary_name(final), final, _newest(final))
+    newest = newest_planned_batch(final)
+    return ExportPlace(storage.temporary_name(final), final, is_single=True, replaces=newest)
 
 
 @contextmanager
 def built(place: ExportPlace) -> Iterator[None]:
     """Make the directory in which checkpoints are built, and remove it at the end of the block.
 
-    On remote storage the checkpoints stay, unless an error ends the block.
+    On remote storage, where another export may build in the same directory, only what this one has
+    built is removed, and only if an error ends the block.
     """
     storage.make_directory(storage.parent(place.building))
     storage.make_new_directory(place.building)
-    is_published = False
     try:
         yield
-        is_published = True
+    except BaseException:
+        if place.building == place.final:
+            for directory in place.built:
+                storage.remove_tree(place.building, directory)
+        raise
     finally:
-        if place.building != place.final or not is_published:
+        if place.building != place.final:
             storage.remove_tree(*storage.split(place.building))
-
-
-def _newest(checkpoint: str) -> int:
-    newest = newest_planned_batch(checkpoint)
-    return -1 if newest is None else newest

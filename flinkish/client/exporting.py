@@ -24,7 +24,7 @@ from flinkish.client.export_checkpoints import (
     new_directory,
 )
 from flinkish.connectors.path_map import PathMap
-from flinkish.errors import Corrupt, UsageError, WrongState
+from flinkish.errors import Corrupt, StorageError, UsageError, WrongState
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restoring import given, restore_spec
 from flinkish.messages.launch import Program
@@ -51,13 +51,13 @@ class ExportedCheckpoint:
     query_id
         Spark's id of the query.
     kept_query_id
-        Whether it is the saved one, and why.
+        Whether that id is the saved one, and why.
     partitions
         The number of state partitions; None without state.
     settings
         Spark settings that the program must set, because the checkpoint does not pin them.
     pins
-        Spark settings that the checkpoint pins, whatever the program sets.
+        Spark settings that the checkpoint pins, regardless of what the program sets.
     notes
         Sentences about what the plan does with its state.
     """
@@ -81,7 +81,7 @@ class ExportResult:
     Attributes
     ----------
     checkpoints
-        One for each query, in the order of the program's starts or of the savepoint.
+        One for each query, in the order in which the program starts them, or of the savepoint.
     spark_version
         The Spark for which they were made; without a program, the one that wrote the state, or None
         if that is not recorded.
@@ -119,7 +119,7 @@ def export(
     checkpoints are made.
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.export`. The configuration was
-    loaded with :func:`.restoring.settings`; it has ``parallelism`` too. ``job`` stands for its
+    loaded with :func:`.restoring.settings`, including ``parallelism``. ``job`` takes the place of a
     savepoint.
     """
     _check(options, job)
@@ -186,9 +186,10 @@ def _checkpoint(place: ExportPlace, query: BuiltQuery) -> ExportedCheckpoint:
 def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
     """Map the files that the log of a query's file sink names; return a sentence about it.
 
-    Files below the sink's own path stay, so an export that failed can be repeated.
+    Files below the sink's own path are not mapped again, so a failed export can be repeated.
 
-    Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written.
+    Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written, or
+    loses an entry meanwhile.
     """
     if query.file_sink is None:
         return ()
@@ -199,7 +200,14 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
         if batch_of(name) is None:
             continue
         entry = storage.join(log, name)
-        data = storage.read_bytes(entry)
+        try:
+            data = storage.read_bytes(entry)
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"{entry} was removed during the export: another program writes to that sink",
+                hint="stop that program, and export again",
+                path=entry,
+            ) from error
         try:
             mapped = with_other_files(data, name, partial(paths.url_from_outside, place=where))
         except CheckpointFormatError as error:
@@ -207,17 +215,18 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
         if mapped != data:
             changed[entry] = mapped
     for entry, mapped in changed.items():
-        # Hadoop reads a file without checksums, but none that they contradict.
+        # Hadoop reads a file without a checksum file, but not one that contradicts it.
         storage.remove_file(*storage.split(checksum_file_of(entry)))
         storage.write_atomically(entry, mapped)
     if not changed:
         return ()
-    entries = f"{len(changed)} entr{'y' if len(changed) == 1 else 'ies'}"
-    return (f"{entries} of the log of the file sink {query.file_sink} now name the new paths",)
+    entries = "1 entry" if len(changed) == 1 else f"{len(changed)} entries"
+    name = "names" if len(changed) == 1 else "name"
+    return (f"{entries} of the log of the file sink {query.file_sink} now {name} the new paths",)
 
 
 def _check(options: RestoreOptions, job: JobRecord | None) -> None:
-    """Refuse to roll a table back, and a job that has not ended."""
+    """Refuse the rollback of a table, and a job that has not ended."""
     if options.sink_ahead == "rollback":
         raise UsageError(
             "an export changes no table, so it cannot roll one back",
@@ -235,7 +244,7 @@ def _check(options: RestoreOptions, job: JobRecord | None) -> None:
 
 
 def _check_unchanged(options: RestoreOptions, parallelism: int | None) -> None:
-    """Raise UsageError for an option that means nothing where the state stays as it is."""
+    """Raise UsageError for an option that has no meaning if the state stays as it is."""
     if parallelism is not None:
         raise UsageError(
             "another number of state partitions needs the program",

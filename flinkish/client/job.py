@@ -98,7 +98,7 @@ class Job:
         UsageError
             ``until`` is none of these.
         FlinkishError
-            The job failed, or, where its end is waited for, was canceled.
+            The job failed or, with ``until="ended"``, was canceled.
         """
         goal = parse_goal(until, query)
         return Job.of(self._context, wait_for(self._context, self.record, goal, timeout))
@@ -139,7 +139,7 @@ class Job:
         WaitTimeout
             The savepoint is not complete in time; the work continues.
         Locked
-            The driver is working on another request.
+            The job is being stopped or canceled already, or another process holds the directory.
         FlinkishError
             The savepoint could not be taken.
         """
@@ -180,7 +180,7 @@ class Job:
     ) -> PendingSavepoint:
         """Request a savepoint and return at once; parameters are those of :meth:`savepoint`.
 
-        Raises UsageError for a job that has ended, which only this process could save.
+        Raises UsageError for a job that has ended: it has no driver that could take it.
         """
         outcome = lifecycle.save_job(
             self._context,
@@ -297,12 +297,12 @@ class Job:
 @public_evolving
 @dataclass(frozen=True)
 class PendingSavepoint:
-    """A savepoint that was requested from a job's driver, whoever waits for it.
+    """A savepoint that was requested from a job's driver; any process can wait for it.
 
     Parameters
     ----------
     request_id : str
-        For :meth:`.Client.pending`, also in another process.
+        For :meth:`.Client.pending`, in any process.
     job_id : str
         The job.
     """

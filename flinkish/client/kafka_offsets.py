@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flinkish.connectors.kafka.reading import Available, Topics, position_of
+from flinkish.connectors.kafka.reading import (
+    Available,
+    KafkaReading,
+    Topics,
+    position_of,
+    reading_of,
+)
 from flinkish.errors import UsageError
 from flinkish.messages.results import PartitionOffset
 
@@ -17,11 +23,9 @@ def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
     ``query``: as ``savepoint show --json`` describes it.
     """
     positions = []
-    sources = query["source"] if isinstance(query["source"], list) else []
     for entry, offset in enumerate(query["offsets"]):
-        record = sources[entry] if entry < len(sources) else None
-        record = record if isinstance(record, dict) else {}
-        reads = record.get("signature") or record.get("description")
+        record = _source_of(query, entry)
+        reads = _reads(record)
         position = position_of(offset)
         if position is None or not str(reads or "kafka").lower().startswith("kafka"):
             continue
@@ -32,6 +36,26 @@ def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
             for number, at in offsets.items()
         ]
     return tuple(positions)
+
+
+def readings_of(query: Mapping[str, Any]) -> dict[int, KafkaReading]:
+    """Return what the sources of a query read, by their lines in the offset log. Pure.
+
+    ``query``: as for :func:`kafka_offsets`.
+    """
+    entries = range(len(query["offsets"]))
+    return {n: reading_of(str(_reads(_source_of(query, n)) or ""), {}) for n in entries}
+
+
+def _source_of(query: Mapping[str, Any], entry: int) -> Mapping[str, Any]:
+    """Return the record of a query's source; empty if there is none."""
+    sources = query["source"] if isinstance(query["source"], list) else []
+    record = sources[entry] if entry < len(sources) else None
+    return record if isinstance(record, dict) else {}
+
+
+def _reads(source: Mapping[str, Any]) -> Any:
+    return source.get("signature") or source.get("description")
 
 
 def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
@@ -48,13 +72,16 @@ def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
     return topics
 
 
-def with_lag(offsets: Sequence[PartitionOffset], topics: Topics) -> tuple[PartitionOffset, ...]:
-    """Return the offsets with what a broker has, and the partitions that are new to it. Pure.
+def with_lag(
+    offsets: Sequence[PartitionOffset], topics: Topics, readings: Mapping[int, KafkaReading]
+) -> tuple[PartitionOffset, ...]:
+    """Return the offsets with what a broker has, and the partitions that were not saved. Pure.
 
-    A new partition of a topic is read from its beginning.
+    A new partition of a topic is read from its beginning, if its source reads it at all:
+    ``readings``, as of :func:`readings_of`, has what each reads.
     """
     saved = [_lag_of(each, topics.get(each.topic, {}).get(each.partition)) for each in offsets]
-    return tuple(sorted([*saved, *_new(offsets, topics)], key=_order))
+    return tuple(sorted([*saved, *_new(offsets, topics, readings)], key=_order))
 
 
 def _order(each: PartitionOffset) -> tuple[int, str, int]:
@@ -67,19 +94,22 @@ def _lag_of(saved: PartitionOffset, has: Available | None) -> PartitionOffset:
     here = replace(saved, begin=has.begin, end=has.end)
     assert saved.offset is not None
     if saved.offset > has.end:
-        return replace(here, note="beyond the end: topic recreated")
+        return replace(here, note="beyond the end: topic recreated or truncated")
     expired = max(0, has.begin - saved.offset)
     note = f"{expired:,} deleted before they were read" if expired else ""
     return replace(here, lag=has.end - max(has.begin, saved.offset), note=note)
 
 
-def _new(offsets: Sequence[PartitionOffset], topics: Topics) -> Iterator[PartitionOffset]:
+def _new(
+    offsets: Sequence[PartitionOffset], topics: Topics, readings: Mapping[int, KafkaReading]
+) -> Iterator[PartitionOffset]:
     saved = {(each.entry, each.topic, each.partition) for each in offsets}
     for entry, source, topic in sorted(
         {(each.entry, each.source, each.topic) for each in offsets}, key=lambda each: each[::2]
     ):
         for number, has in topics.get(topic, {}).items():
-            if (entry, topic, number) not in saved:
+            is_saved = (entry, topic, number) in saved
+            if not is_saved and readings[entry].reads(topic, number):
                 yield PartitionOffset(
                     entry,
                     source,
@@ -94,13 +124,19 @@ def _new(offsets: Sequence[PartitionOffset], topics: Topics) -> Iterator[Partiti
 
 
 def ask_lag(
-    queries: Sequence[tuple[PartitionOffset, ...]], servers: str
+    queries: Sequence[Mapping[str, Any]], servers: str
 ) -> list[tuple[PartitionOffset, ...]]:
-    """Return the offsets of all queries with what the broker at ``servers`` has.
+    """Return the Kafka offsets of all queries with what the broker at ``servers`` has.
 
-    Raises UsageError if there are no offsets of Kafka; BrokerError if it does not answer.
+    ``queries``: each as for :func:`kafka_offsets`.
+
+    Raises UsageError if there are no Kafka offsets; BrokerError if the broker does not answer.
     """
     from flinkish.connectors.kafka.topics import topics_of
 
-    topics = topics_of(servers, names=topics_in(queries))
-    return [with_lag(offsets, topics) for offsets in queries]
+    offsets = [kafka_offsets(query) for query in queries]
+    topics = topics_of(servers, names=topics_in(offsets))
+    return [
+        with_lag(each, topics, readings_of(query))
+        for each, query in zip(offsets, queries, strict=True)
+    ]

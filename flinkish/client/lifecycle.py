@@ -66,9 +66,9 @@ def save_job(
     to wait for a driver's answer. Default: ``client.timeout``. ``detached``: return once the driver
     has the request. ``on_taken``: called with the outcome before old savepoints are removed.
 
-    Raises UsageError if a dead job cannot be saved detached, nor a running one at a given batch;
-    WaitTimeout if the savepoint is not complete in time; the work continues; FlinkishError if the
-    savepoint could not be taken.
+    Raises UsageError for a dead job with ``detached``, or a running one with ``batch``; WaitTimeout
+    if the savepoint is not complete in time (the work continues); FlinkishError if the savepoint
+    could not be taken.
     """
     directory = requests.savepoint_target(context, target, job)
     if job.state.is_final:
@@ -136,7 +136,7 @@ def stop(
 
 
 def earlier_stop(context: Context, job: JobRecord) -> Request | None:
-    """Return the request that is stopping a job; None if the job has run again since."""
+    """Return the request that stopped or is stopping a job; None if the job has run since."""
     history = context.registry.state_history(job.job_id)
     ran = max((each.time for each in history if each.state is JobState.RUNNING), default=0.0)
     for request in reversed(context.registry.requests(job.job_id)):
@@ -193,9 +193,9 @@ def cancel_with_savepoint(
 
 
 def wait_for_request(context: Context, request: Request, timeout: float | None = None) -> Outcome:
-    """Wait for the result of a request that was submitted earlier; processes are not ended.
+    """Wait for the result of a request that was submitted earlier; no process is killed.
 
-    ``timeout`` (seconds) is for the result, and again for the end of a job that is ended.
+    ``timeout`` (seconds) applies to the result, and again to the end of a job that is being ended.
     """
     seconds = context.timeout(timeout)
     completed = _answered(context, request, seconds)
@@ -212,7 +212,7 @@ def _answered(
     timeout: float,
     wait: Callable[[Context, Request, float], Request] = requests.wait_result,
 ) -> Request:
-    """Wait for a request's result; a user who interrupts it is told that the work continues."""
+    """Wait for a request's result; if interrupted, say that the work continues."""
     with interruptible(
         f"stopped waiting; the {request.kind.value} of job {request.job_id} continues",
         f"flinkish request wait {request.request_id}",
@@ -251,7 +251,7 @@ def _ended(context: Context, request: Request, timeout: float) -> Outcome:
         deadline - time.monotonic(),
         requests.wait_cancel_end if is_cancel else requests.wait_end,
     )
-    if is_cancel:  # a job that was killed has completed its request
+    if is_cancel:  # killing the job may have completed the request
         completed = context.registry.request(request.request_id)
     return reported(context.reporter, Outcome.of(completed, job))
 

@@ -13,12 +13,12 @@ from flinkish.messages.upgrades import Upgrade
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, JobState, JobStateChange, Request
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.statements import name_matches
+from flinkish.registry.statements import ambiguous, name_matches
 
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which jobs are wanted; the conditions add up.
+    """Which jobs are wanted; all conditions must hold.
 
     ``states``: only jobs in these states; None means all. ``name``: only jobs whose name matches;
     ``*`` and ``?`` are wildcards. ``since``: only jobs that were started then or later, in seconds
@@ -31,7 +31,7 @@ class JobFilter:
     failed: bool = False
 
     def takes(self, job: JobRecord) -> bool:
-        """Return whether a job is wanted, except that it may be acknowledged. Pure."""
+        """Return whether a job meets all conditions but ``failed``. Pure."""
         return (
             (self.states is None or job.state in self.states)
             and (self.name is None or name_matches(job.name, self.name))
@@ -40,17 +40,14 @@ class JobFilter:
 
 
 def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
-    """Return the wanted jobs by start time; a job whose process is gone is FAILED from now on.
-
-    ``wanted``: which jobs.
-    """
+    """Return the wanted jobs by start time; a job whose process is gone is FAILED from now on."""
     if wanted.failed:
         jobs = unacknowledged(context)
     else:
         # Select by state before checking the processes, and filter after: a dead job is not
-        # running, it has failed.
+        # running, it has failed, or its supervisor restarts it.
         registry, states = context.registry, wanted.states
-        if states is not None and JobState.FAILED in states:
+        if states is not None and (JobState.FAILED in states or JobState.FAILING in states):
             states = ACTIVE_STATES.union(states)
         jobs = reconcile(registry, registry.jobs(states=states))
     return [job for job in jobs if wanted.takes(job)]
@@ -59,7 +56,7 @@ def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
 def unacknowledged(context: Context, pattern: str | None = None) -> list[JobRecord]:
     """Return the jobs that ran and failed, and were not acknowledged.
 
-    A job whose process is found dead now is FAILED from now on, and among them.
+    They include a job whose process is found dead now: it is FAILED from now on.
 
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards.
     """
@@ -102,23 +99,26 @@ def find_troubles(
 
 
 def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
-    """Acknowledge that jobs have failed, so that they are reported no more; return them.
+    """Acknowledge that jobs have failed, so that they are no longer reported; return them.
 
     ``references``: job ids, unique prefixes of ids, or names; none means all failed jobs.
 
-    Raises JobNotFound or AmbiguousJob if no job, or several, match a reference; nothing was
-    acknowledged; WrongState if a job has not failed; nothing was acknowledged.
+    Raises JobNotFound or AmbiguousJob if no job, or several, match a reference, or WrongState if a
+    job has not failed; then none is acknowledged.
     """
     failed = unacknowledged(context)
     jobs = [_failed(context, each, failed) for each in references] if references else failed
-    news = set(context.registry.acknowledge(job.job_id for job in jobs))
-    return [job for job in jobs if job.job_id in news]
+    by_id = {job.job_id: job for job in jobs}
+    news = set(context.registry.acknowledge(by_id))
+    return [job for job_id, job in by_id.items() if job_id in news]
 
 
 def _failed(context: Context, reference: str, failed: Sequence[JobRecord]) -> JobRecord:
     # A name means the failed job of that name, also while its successor runs.
     named = [job for job in failed if job.name == reference]
-    job = named[0] if len(named) == 1 else context.find_job(reference, include_final=True)
+    if len(named) > 1:
+        raise ambiguous(reference, named)
+    job = named[0] if named else context.find_job(reference, include_final=True)
     if job.state is not JobState.FAILED:
         raise WrongState(
             f"job {job.name} ({job.job_id}) has not failed: it is {job.state.value}",
@@ -131,7 +131,7 @@ def _failed(context: Context, reference: str, failed: Sequence[JobRecord]) -> Jo
 
 @dataclass(frozen=True)
 class JobDescription:
-    """A job and all that belongs to it, each in the order of its time.
+    """A job and all that belongs to it, oldest first.
 
     ``history``: its states; the last one is its state now, even if a read-only registry could not
     record it. ``restarts``: the recorded restarts, with their reasons. ``queries``: what its driver

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.client.requests import SAVEPOINT_DIR
-from flinkish.errors import NoSavepointDirectory, quoted_path
+from flinkish.errors import NoSavepointDirectory, SavepointNotFound, quoted_path
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.leases import FoundLease
@@ -45,14 +45,14 @@ def unlock(
     """Remove the locks of a directory of savepoints that no process refreshes any more.
 
     ``context``: has the configured directory. ``directory``: a path or a URL; None means the
-    configured directory. ``force``: whether to remove locks whose owners may be alive, too.
-    ``dry_run``: remove nothing. ``agree``: called before locks are removed whose owners may be
-    alive; raises ConsentNeeded to refuse.
+    configured directory. ``force``: whether to also remove locks whose owners may be alive.
+    ``dry_run``: remove nothing. ``agree``: called before removing locks whose owners may be alive;
+    raises ConsentNeeded to refuse.
 
     Returns all locks, and those that were removed.
 
-    Raises NoSavepointDirectory if no directory is given or configured; StorageError if the
-    directory cannot be read, or the locks cannot be removed.
+    Raises NoSavepointDirectory if no directory is given or configured; SavepointNotFound if it does
+    not exist; StorageError if it cannot be read, or the locks cannot be removed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory import leases
@@ -64,6 +64,10 @@ def unlock(
             hint="flinkish savepoint unlock DIR",
         )
     location = storage.locate(where)
+    if not storage.is_directory(location):
+        raise SavepointNotFound(
+            f"directory {location} does not exist", hint="check the path", path=location
+        )
     held = leases.find_leases(location)
     now = time.time()
     stale = frozenset(each.name for each in held if not each.is_foreign and each.is_stale(now))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from flinkish.client.context import Context
 from flinkish.client.waiting import look
@@ -59,8 +60,10 @@ class LogReader:
             yield from self._filter.feed(text)
             yield from self._filter.finish()
 
-    def read_last(self, count: int) -> Iterator[str]:
+    def read_last(self, count: int, *, to_end: bool = False) -> Iterator[str]:
         """Yield the last ``count`` of the selected lines; :meth:`read` continues after them.
+
+        ``to_end``: an incomplete last line counts too, and is not left to :meth:`finish`.
 
         Raises StorageError if the log cannot be read on this host.
         """
@@ -71,7 +74,7 @@ class LogReader:
                 raise _unreadable(self._job, error) from error
             yield text
         else:
-            yield from _last(self.read(), count)
+            yield from _last(chain(self.read(), self.finish() if to_end else ()), count)
 
     def follow(self, context: Context) -> Iterator[str]:
         """Yield the chosen text as the log grows, until the job has ended.
@@ -87,7 +90,7 @@ class LogReader:
             time.sleep(_POLL)
 
 
-def _last(pieces: Iterator[str], count: int) -> deque[str]:
+def _last(pieces: Iterable[str], count: int) -> deque[str]:
     """Return the last lines of a text whose pieces are lines, or parts of long ones."""
     lines: deque[str] = deque(maxlen=count)
     for piece in pieces:

@@ -1,6 +1,6 @@
 """The registry in numbers: jobs, queries, savepoints.
 
-:func:`measure` reads the registry, :func:`metrics_of` makes the numbers of what was read (pure).
+:func:`measure` reads the registry; :func:`metrics_of` makes metrics of what was read (pure).
 No driver is asked, so they are as old as the last heartbeat.
 """
 
@@ -20,7 +20,7 @@ from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
 
-#: Spark's watermark before there is one.
+#: What Spark reports as the watermark before there is one.
 _NO_WATERMARK = 0.0
 
 
@@ -239,7 +239,7 @@ def _query_gauges(
 
 
 def _verdicts(query: QueryStatus) -> Mapping[str, int]:
-    """Return how many operators a restore began with each verdict. Pure."""
+    """Return the number of operators by the verdict of their restore. Pure."""
     rows = () if query.plan is None else query.plan.operators
     return Counter(row.verdict for row in rows if row.query == query.name)
 

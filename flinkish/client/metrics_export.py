@@ -27,7 +27,7 @@ def served(read: Callable[[], Iterable[Metric]], host: str, port: int) -> Iterat
     """Serve metrics over HTTP in the block, and yield the port; 0 asks for a free one.
 
     ``read``: returns the metrics; called for each request, from a thread of the server. What it
-    raises is an answer with the status 500.
+    raises is answered with the status 500.
 
     Raises FlinkishError if the address cannot be used.
     """
@@ -35,9 +35,9 @@ def served(read: Callable[[], Iterable[Metric]], host: str, port: int) -> Iterat
 
     try:
         server, thread = start_http_server(port, host, _collected(read))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # Unicode: a name that cannot be one of a host
         raise FlinkishError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
             hint="name another address: --listen [HOST:]PORT",
         ) from error
     try:
@@ -49,7 +49,7 @@ def served(read: Callable[[], Iterable[Metric]], host: str, port: int) -> Iterat
 
 
 def _collected(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
-    """Return a registry of the library with the metrics of the time of each look."""
+    """Return a registry of the library that calls ``read`` for each collection."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.registry import Collector
@@ -69,7 +69,7 @@ def _collected(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
                     metric_family.add_sample(metric.name, labels, sample.value)
                 yield metric_family
 
-    # A registry of its own: the library's default one adds numbers of this very process.
+    # Not the library's default registry, which adds metrics of this process.
     own = CollectorRegistry()
     own.register(Numbers())
     return own

@@ -99,7 +99,7 @@ def plan_migration(
     """Plan a migration as :func:`migrate` would carry it out; nothing is started.
 
     Raises Incompatible, Corrupt or UnsupportedFormat if the migration is refused; LaunchFailed if
-    the application could not be started; and the errors of :func:`migrate`, or a library that the
+    the application could not be started; UsageError as :func:`migrate`, or if a library that the
     plan needs is missing.
     """
     savepoint, migration = _requested(path, target, changes, schemas)

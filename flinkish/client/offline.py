@@ -73,10 +73,9 @@ def save_dead_job(
 ) -> Outcome:
     """Take a savepoint of a dead job from its checkpoints and the facts in the registry.
 
-    A canonical savepoint is rewritten by the Spark that the job ran on. With ``dry_run`` it is only
-    checked that a savepoint can be taken; ``batch`` is the committed batch of each query, as for
-    :func:`save_checkpoints`. The request is in the job's history, also if it fails, but not after
-    a dry run.
+    A canonical savepoint is rewritten by the Spark that the job ran on. ``dry_run`` only checks
+    that a savepoint can be taken; ``batch`` is the committed batch of each query, as for
+    :func:`save_checkpoints`. The history records the request, unless it is refused or a dry run.
 
     Raises WrongState, NoCommittedBatch or NotSavepointable if no savepoint can be taken; Corrupt,
     StorageError or Locked if the savepoint cannot be written.
@@ -91,10 +90,7 @@ def save_dead_job(
     for query in queries:
         check_owner(registry, query.query_id, query.checkpoint_dir)
     reporter = context.reporter
-    reporter.warning(
-        f"job {job.name} ({job.job_id}) is {job.state.value}: saving its checkpoint at "
-        "the newest committed batch"
-    )
+    reporter.warning(f"job {job.name} ({job.job_id}) is {job.state.value}: saving its checkpoints")
     for name in sorted({query.name for query in queries} - facts.keys()):
         reporter.warning(
             f"query '{name}' ended before its driver recorded its operator ids: only the same "
@@ -145,7 +141,7 @@ def save_dead_job(
         raise
     savepoint = replace(savepoint, request_id=new_request_id())
     result = RequestResult(savepoint, left_out=left, complete=complete)
-    _remember(context, lambda: registry.add_savepoint(savepoint))
+    _remember(context, savepoint.path, lambda: registry.add_savepoint(savepoint))
     request = _record(context, job, arguments, started, savepoint.request_id, result=result)
     return reported(reporter, Outcome.of(request, job))
 
@@ -209,13 +205,14 @@ def save_checkpoints(
     sources = [QuerySource(key, place, batch_id=batches[key]) for key, place in by_name.items()]
     launch = Launch(
         application=None,
+        conf=context.config.extra("spark."),
         options=context.config.to_options(),
         working_directory=working_directory(instead="/"),
     )
     with _naming_whole_batches(by_name, batches):
         arguments = SavepointArguments(directory, format_, offline=True, full=full)
         savepoint = _write(context, arguments, launch, job, sources)
-    _remember(context, lambda: context.writable_registry.add_savepoint(savepoint))
+    _remember(context, savepoint.path, lambda: context.writable_registry.add_savepoint(savepoint))
     taken = replace(outcome, state=RequestState.COMPLETED, result=RequestResult(savepoint))
     return with_removal(context, taken, keep, on_taken)
 
@@ -347,19 +344,23 @@ def _record(
         result=result,
         error=error,
     )
-    _remember(context, lambda: registry.record_request(replace(request, finished=registry.now())))
+    _remember(
+        context,
+        f"the request {request.request_id}",
+        lambda: registry.record_request(replace(request, finished=registry.now())),
+    )
     return request
 
 
-def _remember(context: Context, write: Callable[[], object]) -> None:
-    """Write into the registry; a failure is only a warning.
+def _remember(context: Context, what: str, write: Callable[[], object]) -> None:
+    """Write something into the registry; a failure is only a warning, which names it.
 
-    The savepoint itself is complete and can be imported later.
+    A savepoint is complete without its record, and can be imported later.
     """
     try:
         write()
     except RegistryError as error:
-        context.reporter.warning(f"it could not be added to the registry: {error.message}")
+        context.reporter.warning(f"{what} could not be added to the registry: {error.message}")
 
 
 def _ask(agree: Agree, root: str, age: float) -> None:

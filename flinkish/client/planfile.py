@@ -3,7 +3,7 @@
 The plan is bound to its inputs: the digest of the savepoint's ``_metadata`` (which seals all its
 files), the program with its arguments, and the version of Spark. Modules that the program imports
 from elsewhere are not in the program's digest. If they change its operators, sources or sinks,
-that is found when the driver makes the plan again: the new plan must equal the saved one.
+the driver finds out when it makes the plan again: the new plan must equal the saved one.
 """
 
 from __future__ import annotations
@@ -11,12 +11,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 from flinkish import storage
 from flinkish.config.secrets import mask_words
-from flinkish.errors import ConsentNeeded, Corrupt, Incompatible, StorageError, UsageError
+from flinkish.errors import (
+    ConsentNeeded,
+    Corrupt,
+    Incompatible,
+    SavepointNotFound,
+    StorageError,
+    UsageError,
+)
 from flinkish.launch.secret_settings import redaction_of, shown_arguments
 from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Launch, RestoreSpec
@@ -57,14 +65,18 @@ class PlanFile:
         return RestoreSpec(self.savepoint, options, self.parallelism, expected=self.plan)
 
 
-def make_plan_file(
-    spec: RestoreSpec, launch: Launch, spark_version: str | None, plan: RestorePlan
-) -> PlanFile:
-    """Return the plan of restoring ``spec`` with the program of ``launch``, bound to its inputs.
+def bound_file(
+    spec: RestoreSpec, launch: Launch, spark_version: str | None
+) -> Callable[[RestorePlan], PlanFile]:
+    """Return what makes the file of a plan, bound to its inputs as they are now.
+
+    It is called before ``spec`` is planned, so that later changes of the inputs are noticed. The
+    pinned ``launch`` is that of the program.
 
     Raises SavepointNotFound or StorageError if the savepoint or the program cannot be read.
     """
-    return PlanFile(
+    return partial(
+        PlanFile,
         spec.path,
         savepoint_digest(spec.path),
         launch.application,
@@ -74,7 +86,6 @@ def make_plan_file(
         spark_version,
         spec.options,
         spec.parallelism,
-        plan,
     )
 
 
@@ -85,7 +96,7 @@ def save(plan: PlanFile, path: str) -> None:
 
 
 def load(path: str) -> PlanFile:
-    """Read a plan. Raises UsageError if the file is not one, StorageError if it may not be read."""
+    """Read a plan. Raises UsageError if the file is not one, StorageError if access is denied."""
     try:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MAX_BYTES + 1)
@@ -107,7 +118,7 @@ def load(path: str) -> PlanFile:
     if record.get("schema_version") != PLAN_VERSION:
         raise UsageError(
             f"{path} is a plan of version {record.get('schema_version')}; this flinkish "
-            f"supports {PLAN_VERSION}",
+            f"supports version {PLAN_VERSION}",
             hint=_MAKE_AGAIN,
         )
     try:
@@ -123,9 +134,11 @@ def load(path: str) -> PlanFile:
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
     """Refuse a plan whose savepoint, program or Spark version has changed since it was made.
 
+    ``launch`` is pinned, as for :func:`bound_file`.
+
     Raises Incompatible if something has changed (the error names it), or the plan's verdict is
-    negative; ConsentNeeded if the plan needs a consent that it was made without; SavepointNotFound
-    if the savepoint is gone.
+    negative; ConsentNeeded if the plan lacks a consent that it needs; SavepointNotFound if the
+    savepoint is gone.
     """
     for what, before, now in (
         ("the savepoint", plan.savepoint_digest, savepoint_digest(plan.savepoint)),
@@ -134,14 +147,16 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
     ):
         if before != now:
             detail = f" ({before}, now {now})" if what.endswith("Spark") else ""
+            files = "pass -pyfs and -pyarch as for check, or " if what == "the program" else ""
             raise Incompatible(
                 f"{what} has changed since the plan was made{detail}",
-                hint="make a new plan with: flinkish check -o FILE",
+                hint=f"{files}make a new plan with: flinkish check -o FILE",
             )
     if plan.plan.exit_code == ConsentNeeded.code:
         raise ConsentNeeded(
             f"the plan needs your consent: its verdict is {plan.plan.verdict}",
-            hint="make it again with the option that it names: flinkish check -o FILE",
+            hint="see the plan's advice, and make it again with the option named there: flinkish "
+            "check -o FILE",
         )
     if plan.plan.exit_code != 0:
         raise Incompatible(
@@ -151,13 +166,13 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
 
 
 def savepoint_digest(path: str) -> str:
-    """Return the SHA-256 of a savepoint's ``_metadata``, or of a plain checkpoint's newest logs.
+    """Return the SHA-256 of a savepoint's ``_metadata``, or of a plain checkpoint's newest cuts.
 
-    Raises SavepointNotFound.
+    A cut counts by its query id, batch, offsets and file names. Raises SavepointNotFound.
     """
     from flinkish.restore.origin.restore_origin import adopt_cuts
     from flinkish.savepoint.format.metadata import FILE_NAME
-    from flinkish.savepoint.format.reader import savepoint_directory
+    from flinkish.savepoint.format.reader import open_savepoint, savepoint_directory
 
     directory = savepoint_directory(path)
     digest = hashlib.sha256()
@@ -168,18 +183,24 @@ def savepoint_digest(path: str) -> str:
     else:
         digest.update(hashlib.sha256(metadata).digest())
         return digest.hexdigest()
-    for key, cut in adopt_cuts(path).items():
+    try:
+        cuts = adopt_cuts(path)
+    except SavepointNotFound:
+        open_savepoint(path)  # its error says what is there instead
+        raise
+    for key, cut in cuts.items():
         text = json.dumps([key, cut.query_id, cut.batch_id, *cut.offsets, *cut.files])
         digest.update(text.encode())
     return digest.hexdigest()
 
 
 def program_digest(launch: Launch) -> str:
-    """Return the SHA-256 of a program: its file, accompanying files, module name and arguments.
+    """Return the SHA-256 of a program: its file, Python files, archives, module and arguments.
 
-    Of secret arguments, only how many there are is included.
+    Of secret arguments, only the number is included.
     """
-    local = [f for f in (launch.application, *launch.py_files, *launch.archives) if f]
+    archives = (archive.partition("#")[0] for archive in launch.archives)
+    local = [f for f in (launch.application, *launch.py_files, *archives) if f]
     files = [path for path in local if os.path.isfile(path)]
     words = json.dumps([launch.module, list(shown_arguments(launch)), _digest_of_files(files)])
     return hashlib.sha256(words.encode()).hexdigest()

@@ -26,9 +26,10 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     """Return the launch that a program and the configuration describe, without a restore.
 
     ``program``: names a file or a module. ``config``: ``parallelism.default`` and the keys
-    ``spark.*`` are used. ``cwd``: the directory at which relative paths start.
+    ``spark.*`` are used; the program's own settings count more than a file of the configuration or
+    the environment. ``cwd``: the base of relative paths.
 
-    Raises UsageError if no program is named, two are, or there is no such file.
+    Raises UsageError if no program or two are named, or there is no such file.
     """
     file, home = _path(program.application), _path(program.spark_home)
     program = well_typed(replace(program, application=file, spark_home=home))
@@ -38,14 +39,15 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
             hint="name the program only once: APP.py, -py or -pym",
         )
     if not (program.application or program.module):
-        jar = ": a jar is not a program here" if program.jars else ""
+        jar = ": --jarfile adds a library, jobs are PySpark programs" if program.jars else ""
         raise UsageError(
             f"no program was specified{jar}", hint="flinkish run [OPTIONS] APP.py [ARGS...]"
         )
-    conf = {**config.extra("spark."), **program.conf}
-    partitions = config.integer("parallelism.default")
-    if partitions is not None:
-        conf[_PARTITIONS] = str(partitions)
+    parallelism = config.setting("parallelism.default")
+    partitions = {} if parallelism.value is None else {_PARTITIONS: parallelism.value}
+    conf = {**config.extra("spark."), **partitions, **program.conf}
+    if parallelism.origin in ("flag", "-D"):
+        conf |= partitions
     complete = {**vars(absolute(program, cwd)), "conf": conf}
     return Launch(**complete, options=config.to_options(), working_directory=cwd)
 
@@ -93,13 +95,14 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
     """Return the launch of an application of flinkish itself, and its Spark.
 
     ``program``: only its Spark settings are used; relative paths are not converted. ``config``: its
-    options are passed to the application.
+    options and its keys ``spark.*`` are passed to the application; settings of the program win.
 
     Raises LaunchFailed as :func:`find_spark` does.
     """
     where = working_directory(instead="/")
-    complete = {**vars(program), "options": config.to_options(), "working_directory": where}
-    return pinned(Launch(**complete))
+    conf = {**config.extra("spark."), **program.conf}
+    complete = {**vars(program), "conf": conf, "working_directory": where}
+    return pinned(Launch(**complete, options=config.to_options()))
 
 
 def with_spark(launch: Launch, program: Program) -> Launch:
@@ -151,7 +154,7 @@ def asked_partitions(launch: Launch) -> int | None:
 def program_file(application: str, cwd: str) -> str:
     """Return the absolute path of a program.
 
-    Raises UsageError if there is no such file; StorageError if nobody may look there.
+    Raises UsageError if there is no such file; StorageError if access is denied.
     """
     if not application.strip():
         raise UsageError("the name of the program file is empty", hint="name a Python file")

@@ -10,6 +10,7 @@ from flinkish.annotations import public_evolving
 from flinkish.client.context import Context, requester
 from flinkish.client.requests import Outcome, Removal
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
+from flinkish.units import counted
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import CatalogEntry
@@ -33,11 +34,11 @@ class PruneResult:
     garbage : tuple of GarbageOutcome
         Each directory without ``_metadata``, if garbage was included.
     unreadable : tuple of (str, FlinkishError)
-        Savepoints that cannot be read, or are not whole. They count for nothing and are not
+        Savepoints that cannot be read, or are not whole. The policy ignores them; they are not
         touched.
     warnings : tuple of str
-        Sentences about savepoints with times in the future, and about those that cannot be read
-        and for which others are kept.
+        Sentences about savepoints with times in the future, and about unreadable ones because of
+        which others are kept.
     """
 
     directory: str
@@ -96,9 +97,9 @@ def prune_savepoints(
     ``context``: its registry knows which savepoints running jobs need. ``directory``: the directory
     of savepoints. ``policy``: what is kept. An empty one removes garbage only. ``garbage``: whether
     to remove unfinished savepoints that no process writes any more. ``dry_run``: only return what
-    would be done. ``agree``: called with what would be done, if anything would be removed, before
-    anything is; it raises ConsentNeeded to refuse. Afterwards nothing else is removed. ``names``:
-    whether each outcome lists the files to be removed.
+    would be done. ``agree``: called first with what would be done, if that removes anything; it
+    raises ConsentNeeded to refuse. Nothing else is removed afterwards. ``names``: whether each
+    outcome lists the files to be removed.
 
     Failed removals are in the result's ``errors``.
 
@@ -164,14 +165,14 @@ def _pruned(
             (each.path, each.error) for each in (*pruned.unreadable, *pruned.damaged)
         )
         warnings = _warnings(pruned)
+        if not dry_run:  # at once: the garbage may be refused
+            removed = [each.savepoint.path for each in savepoints if each.removed]
+            tell_registry(context, _records_of(removed, in_use.recorded))
     if garbage:
         left = collect_garbage(
             location, in_use.writing, dry_run, agreed=agreed, owner=requester(), names=names
         )
-    result = PruneResult(location, dry_run, savepoints, left, unreadable, warnings)
-    if not dry_run:
-        _tell_registry(context, _records_of(result.removed, in_use.recorded))
-    return result
+    return PruneResult(location, dry_run, savepoints, left, unreadable, warnings)
 
 
 def remove_old(
@@ -187,7 +188,7 @@ def remove_old(
 
     ``context``: its registry knows which savepoints running jobs need. ``target``: the directory of
     savepoints. ``policy``: what is kept; an empty one keeps all. ``taken``: locations of the new
-    savepoints. They stay, whatever the policy and the clocks say.
+    savepoints. They stay regardless of the policy and the clocks.
     """
     if policy.is_empty or not job_ids:
         return Removal()
@@ -208,8 +209,7 @@ def remove_old(
             owner=requester(),
         )
         removed = [each.savepoint.path for each in pruned.savepoints if each.removed]
-        for path in _records_of(removed, in_use.recorded):
-            context.registry.mark_disposed(path)
+        tell_registry(context, _records_of(removed, in_use.recorded))
     except FlinkishError as refused:
         return Removal(tuple(removed), refused)
     warnings = (
@@ -223,7 +223,8 @@ def remove_old(
         return Removal(tuple(removed), None, warnings)
     first = pruned.errors[0]
     some = PartialFailure(
-        f"{len(pruned.errors)} of them could not be removed: {first.message}", hint=first.hint
+        f"{counted(len(pruned.errors), 'old savepoint')} could not be removed: {first.message}",
+        hint=first.hint,
     )
     return Removal(tuple(removed), some, warnings)
 
@@ -236,8 +237,8 @@ def with_removal(
 ) -> Outcome:
     """Remove the old savepoints of a job that has a new one, if a policy has any rule.
 
-    ``outcome``: that of the savepoint; without one, as in a dry run, nothing is done. ``on_taken``:
-    called with the outcome first, because the removal may take long.
+    ``outcome``: if it has no savepoint, as in a dry run, nothing is done. ``on_taken``: called with
+    the outcome first, because the removal may take long.
 
     Returns an outcome with the removal, whose error is not raised.
     """
@@ -249,7 +250,8 @@ def with_removal(
         return outcome
     removal = remove_old(context, target, keep, [outcome.job_id], [savepoint.path])
     if removal.removed:
-        context.reporter.note(f"Removed {len(removal.removed)} older savepoints of the job.")
+        removed = counted(len(removal.removed), "older savepoint")
+        context.reporter.note(f"Removed {removed} of the job.")
     for text in removal.warnings:
         context.reporter.warning(text)
     return replace(outcome, removal=removal)
@@ -274,9 +276,8 @@ def in_the_future(savepoint: CatalogEntry) -> str:
 
     created, host = savepoint.header.created, savepoint.header.job.host or "the host that took it"
     return (
-        f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the "
-        f"clock of {host} was wrong, or the clock here is; using its batches and its "
-        "file's time instead"
+        f"{savepoint.path} is dated {iso_time(created)}, in the future: the clock of {host} was "
+        "wrong, or this host's is; its batches and its file's time are used instead"
     )
 
 
@@ -290,7 +291,7 @@ def not_pruned(target: str, error: FlinkishError) -> PartialFailure:
 
 
 def _records_of(removed: Sequence[str], recorded: Collection[str]) -> list[str]:
-    """Return by which paths the registry has recorded savepoints that are gone."""
+    """Return the paths of removed savepoints, and those by which the registry recorded them."""
     from flinkish.savepoint.directory.places import place_keys
 
     gone = {key for path in removed for key in place_keys(path)}
@@ -298,7 +299,8 @@ def _records_of(removed: Sequence[str], recorded: Collection[str]) -> list[str]:
     return list(dict.fromkeys((*removed, *others)))
 
 
-def _tell_registry(context: Context, paths: Sequence[str]) -> None:
+def tell_registry(context: Context, paths: Sequence[str]) -> None:
+    """Record that the savepoints at these paths are gone; a failure is only a warning."""
     try:
         for path in paths:
             context.registry.mark_disposed(path)

@@ -1,6 +1,6 @@
 """Remove ended jobs: their records, their logs, and the checkpoints that flinkish placed.
 
-Directories that killed rehearsals left next to the checkpoints are removed after the same time.
+Directories that killed rehearsals left next to the checkpoints are removed at the same age.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from flinkish.registry.purge_plan import (
 from flinkish.registry.resumed_runs import offered_names, resumed_runs
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
+from flinkish.units import counted
 
 _SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 
@@ -68,7 +69,7 @@ class PurgeResult:
     Parameters
     ----------
     ended_before : float
-        Jobs that ended before this time were purged, in seconds since the epoch.
+        In seconds since the epoch; jobs that ended before this time were purged.
     dry_run : bool
         Whether nothing was touched.
     jobs : tuple of PurgeOutcome
@@ -84,7 +85,7 @@ class PurgeResult:
 
     @property
     def going(self) -> tuple[PurgeOutcome, ...]:
-        """The jobs of which something is to be removed."""
+        """The jobs with parts that are to be removed."""
         return tuple(each for each in self.jobs if not each.plan.keep)
 
     @property
@@ -104,11 +105,11 @@ class PurgeResult:
         if not self.errors:
             return None
         first, leftovers = self.errors[0], self.going_leftovers
-        whole = f"{len(self.going) + len(leftovers)} jobs" + (
-            " and leftovers of rehearsals" if leftovers else ""
-        )
+        parts = [counted(len(self.going), "job")] if self.going else []
+        if leftovers:
+            parts.append(f"{counted(len(leftovers), 'leftover')} of rehearsals")
         return PartialFailure(
-            f"{len(self.errors)} of {whole} could not be removed: {first.message}",
+            f"{len(self.errors)} of {' and '.join(parts)} could not be removed: {first.message}",
             hint=first.hint or "run the command again to continue",
         )
 
@@ -123,7 +124,7 @@ def purge_jobs(
 ) -> PurgeResult:
     """Remove jobs that ended more than ``age`` seconds ago, and leftovers of rehearsals that old.
 
-    ``failed``: whether to remove also jobs with a failure that nobody has acknowledged.
+    ``failed``: whether to remove jobs with unacknowledged failures, too.
     ``dry_run``: only return what would be done. ``agree``: called with what would be done, before
     anything is removed; it raises ConsentNeeded to refuse. Only what it was shown is removed.
 
@@ -252,7 +253,7 @@ def _facts(
 
 
 def _needed_by_runs(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
-    """Return the ended jobs that other runs resume from, each with that as the reason to keep it.
+    """Return the ended jobs that other runs resume from, each with the reason to keep it.
 
     Such a run is the next ``run --resume`` of a name, or a resumed job that may start further
     queries. It may need several ended jobs: a job that was killed may not have started all queries
@@ -309,7 +310,7 @@ def _origin(
     spec = job.launch.restore
     if spec is None or spec.is_awaited:
         return None
-    # What the next run needs of a job that has ended is a matter of _needed_by_runs.
+    # _needed_by_runs finds what the next run needs of an ended job.
     offered = () if job.state.is_final else offered_names(spec, runs, savepoints)
     return None if outlived(runs.get(job.job_id, ()), offered) else storage.one_name(spec.path)
 
@@ -355,7 +356,7 @@ def _log_bytes(path: str | None) -> int | None:
 def _saving(
     context: Context, candidates: Sequence[JobFacts], savepoints: Sequence[SavepointSummary]
 ) -> Mapping[str, str]:
-    """Return the jobs of which a savepoint is being written, or may be, each with the reason.
+    """Return the jobs whose savepoint is being written, or may be, each with the reason.
 
     A savepoint of an ended job is written by the process that asks for it: only its lease in the
     target shows this. Targets are known from earlier savepoints and from the configuration.
@@ -365,10 +366,11 @@ def _saving(
     targets: dict[str, set[str]] = {}
     for record in savepoints:
         targets.setdefault(storage.parent(record.path), set()).add(record.job_id)
-    configured = [context.config.get(_SAVEPOINTS)]
-    configured += [facts.job.launch.options.get(_SAVEPOINTS) for facts in candidates]
-    for directory in filter(None, configured):
-        targets.setdefault(directory, set())
+    configured = [(context.config.get(_SAVEPOINTS), set(by_id))]
+    configured += [(f.job.launch.options.get(_SAVEPOINTS), {f.job.job_id}) for f in candidates]
+    for directory, owners in configured:
+        if directory:
+            targets.setdefault(directory, set()).update(owners)
     now = time.time()
     for target, owners in targets.items() if candidates else ():
         try:

@@ -1,8 +1,8 @@
 """Files that a purge finds outside the registry: checkpoints, and leftovers of rehearsals.
 
-A rehearsal writes to a directory of its own next to the checkpoints of jobs, which its driver or
-its command removes at the end. If both are killed, the directory remains, and no record mentions
-it. The driver holds a lease in it as long as it lives.
+A rehearsal writes to its own directory next to the checkpoints of jobs. Its driver or its command
+removes that directory at the end. If both are killed, it remains, and no record mentions it. While
+the driver lives, it holds a lease there.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def find_leftovers(
 ) -> tuple[Leftover, ...]:
     """Return the directories of rehearsals, each with the reason why it stays if it does.
 
-    ``directories``: where the checkpoints of jobs are. ``ended_before``: a directory that was
-    written to later stays, in seconds since the epoch. ``reporter``: told of directories that
+    ``directories``: where the checkpoints of jobs are. ``ended_before``: in seconds since the
+    epoch; a directory that was written to later stays. ``reporter``: told of directories that
     cannot be listed.
     """
     return tuple(
@@ -106,7 +106,7 @@ def why_it_stays(
     """Return why the directory of a rehearsal is kept; None if nobody needs it. Pure.
 
     ``leases``: the leases in it. Without any, its driver may be about to start or to end, unless
-    it is old. ``written``: when something was last written there.
+    the directory is old. ``written``: when something was last written there.
     """
     own_leases = [lease for lease in leases if not lease.is_foreign]
     for lease in own_leases:

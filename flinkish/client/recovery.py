@@ -1,4 +1,4 @@
-"""After a reboot: restart the jobs of this host that were lost and request it."""
+"""After a reboot: restart the lost jobs of this host that have a restart strategy."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def recover(
     dry_run: bool = False,
     on_recovery: Callable[[Recovery], None] | None = None,
 ) -> list[Recovery]:
-    """Restart the jobs of this host that died with their processes and request restarts.
+    """Restart the jobs of this host whose processes are gone, if they have a restart strategy.
 
     After a reboot these are all jobs that ran, as nobody could record an end. A job that somebody
-    has acknowledged is left alone, and so is one without a restart strategy.
+    has acknowledged is left alone.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def recover(
     dry_run : bool
         Only find out what would be started.
     on_recovery : callable, optional
-        Called with each job as it is started.
+        Called with each outcome as soon as it is known.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def recover(
 
 
 def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
-    """Return the jobs whose processes are gone and that request a restart.
+    """Return the jobs whose processes are gone and that have a restart strategy.
 
     Parameters
     ----------
@@ -92,6 +92,6 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
         for job in registry.unacknowledged()
         if (job.failure or {}).get("id") == DriverLost.id
         and name_of(job.launch.options) != "none"
-        and not (job.supervisor is not None and is_alive(job.supervisor))  # which does it itself
+        and not (job.supervisor is not None and is_alive(job.supervisor))  # it restarts the job
         and here in {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
     ]

@@ -117,7 +117,7 @@ def rehearse_launch(
             environ=os.environ,
             show_log=context.reporter.log,
         )
-    finally:  # a driver that was killed has left it
+    finally:  # left by a driver that was killed
         if storage.is_directory(directory):
             storage.remove_tree(*storage.split(directory))
     if all(query.error is None for query in rehearsed.queries):

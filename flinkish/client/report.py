@@ -18,9 +18,9 @@ from flinkish.storage import base_name
 if TYPE_CHECKING:
     from flinkish.messages.plan import SparkVersions
 
-#: The savepoints of a report at most: the newest ones.
+#: Largest number of savepoints in a report: the newest ones.
 MOST = 100
-#: For how many of the newest lines of Spark a report says whether they can resume a savepoint.
+#: Number of newest lines of Spark that a report checks each savepoint against.
 _SPARKS = 3
 
 
@@ -37,9 +37,9 @@ class SparkAnswer:
 class Reported:
     """One savepoint.
 
-    ``damage`` is what the sizes of its files, and the digests of its logs, show to be wrong with
-    it. ``parent`` is the savepoint before it of the same run of its job; for the first one of a
-    run what the run was started from, if anything. ``parent_here`` says that the report has it.
+    ``damage`` is what is wrong by the sizes of its files and the digests of its logs. ``parent`` is
+    the previous savepoint of the same run of its job; for the first one of a run, it is what the
+    run was started from, if anything. ``parent_here``: whether the report contains the parent.
     """
 
     entry: CatalogEntry
@@ -73,13 +73,13 @@ class Growth:
 
     @property
     def address(self) -> str:
-        """The operator as other commands take it."""
+        """The name of the operator as an argument of other commands."""
         return address(self.query.name, self.operator.uid, self.operator.state.ordinal)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a directory of savepoints says; savepoints are newest first.
+    """The report on a directory of savepoints, newest first.
 
     ``created`` is the time of the report. ``omitted`` counts older savepoints that it leaves out,
     ``unfinished`` directories without metadata. ``growth`` has the operators with the largest
@@ -105,11 +105,13 @@ def report_directory(directory: str) -> Report:
     listed = list_directory(directory, must_exist=True)
     own = listed.catalog.own
     entries = own[:MOST]
-    parents = _parents(entries)
+    parents = _parents(own)
+    paths = {entry.path for entry in entries}
     reported = []
     for entry in entries:
         damage = listed.damage.get(entry.path)
-        parent, is_here = parents[entry.path]
+        parent = parents[entry.path]
+        is_here = parent in paths and parent != entry.path
         answers = _answers(entry.path) if damage is None else ()
         reported.append(Reported(entry, damage, parent, is_here, answers))
     return Report(
@@ -124,13 +126,13 @@ def report_directory(directory: str) -> Report:
     )
 
 
-def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, tuple[str | None, bool]]:
-    """Return the parent of each savepoint (newest first), and whether it is one of them."""
+def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, str | None]:
+    """Return the parent of each savepoint (newest first), by its path here if it is one of them."""
     by_key = {key: each.path for each in entries for key in place_keys(each.path)}
-    # Their names are random: in a copy of the directory the parent has its name, not its place.
+    # Their names are random: in a copy of the directory, the parent is found by its name.
     by_name = {base_name(each.path): each.path for each in entries if job_prefix(each.path)}
     earlier: dict[tuple[str, str | None], str] = {}
-    parents: dict[str, tuple[str | None, bool]] = {}
+    parents: dict[str, str | None] = {}
     for entry in reversed(entries):
         origin = entry.header.job.restored_from
         run = entry.header.job.job_id, origin
@@ -140,15 +142,14 @@ def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, tuple[str | None, 
         if parent is not None:
             keys = (key for key in place_keys(parent) if key in by_key)
             here = by_key.get(next(keys, ""), by_name.get(base_name(parent)))
-        is_here = here is not None and here != entry.path
-        parents[entry.path] = (here if is_here else parent, is_here)
+        parents[entry.path] = parent if here in (None, entry.path) else here
     return parents
 
 
 def growth_of(entries: Sequence[CatalogEntry]) -> tuple[Growth, ...]:
     """Return the growth of each operator over savepoints, which are newest first. Pure.
 
-    A query keeps its id over restarts and restores. Its operators are recognised by uid, else by
+    A query keeps its id across restarts and restores. Its operators are recognised by uid, else by
     operator id.
     """
     newest: dict[tuple[str, str | int], tuple[CatalogEntry, QueryRecord, OperatorRecord]] = {}

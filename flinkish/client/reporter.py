@@ -50,7 +50,7 @@ class Reporter(Protocol):
         """Take one line about the current activity."""
 
     def warning(self, text: str) -> None:
-        """Take one line that the user should know although nothing failed."""
+        """Take one line that the user should read although nothing failed."""
 
     def progress(self, progress: Progress) -> None:
         """Take the progress of the current work."""
@@ -96,7 +96,7 @@ class WriterProgress:
         self._tell(replace(self._progress, bytes=done, bytes_total=total))
 
     def warning(self, text: str) -> None:
-        """Warn of what the user has to know."""
+        """Forward a warning."""
         self._reporter.warning(text)
 
     def _tell(self, progress: Progress) -> None:

@@ -77,10 +77,10 @@ def submit(
     ``job``: the job whose driver gets the request. ``kind``: the kind of request. ``target``: the
     directory of savepoints, see :func:`savepoint_target`; None for a cancel without one. ``limit``:
     seconds that the driver waits for what the savepoint needs before the request fails, for callers
-    to whom a later result is of no use; None: the job's ``execution.checkpointing.timeout``.
+    that cannot use a later result; None: the job's ``execution.checkpointing.timeout``.
     ``full``: whether the savepoint shares no files with an earlier one. ``format_``: ``native`` or
     ``canonical``. ``drain``: whether a stop first emits what waits for the watermark. ``together``:
-    the id of the ``stop --all`` that a stop is a part of.
+    the id of the ``stop --all`` that a stop belongs to.
 
     Raises Locked if the job is already being stopped or canceled; WrongState if the job has ended.
     """
@@ -88,7 +88,7 @@ def submit(
     if agent != __version__:
         context.reporter.warning(
             f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, this is "
-            f"{__version__}: if one does not understand the other, upgrade the older"
+            f"{__version__}: if requests fail, upgrade the older one"
         )
     arguments = arguments_for(
         kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together
@@ -97,9 +97,9 @@ def submit(
 
 
 def limit_within(timeout: float) -> float:
-    """Return the limit of a request whose answer must be there ``timeout`` seconds later. Pure.
+    """Return the limit of a request whose answer must arrive within ``timeout`` seconds. Pure.
 
-    For callers that cannot leave the request unattended after that: if an upgrade is given up, its
+    For callers that cannot leave the request pending after that: if an upgrade is given up, its
     job must not be stopped later.
     """
     return max(timeout - _ANSWER, timeout * 0.7)

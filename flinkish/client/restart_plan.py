@@ -17,8 +17,9 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
+from flinkish.units import counted
 
-#: The recorded Spark, settings and Pythons.
+#: Keeps the recorded Spark, settings and Pythons.
 NO_CHANGES = Program()
 
 
@@ -51,7 +52,7 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
     job : JobRecord
         The job.
     changes : Program, optional
-        Its settings and secret arguments replace recorded ones: the secret ones, which are not
+        Has the secret settings and arguments, which are not recorded. Other settings must be as
         recorded.
 
     Returns
@@ -65,11 +66,12 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
         Another launcher has started it.
     WrongState
         The job has not ended, another job has continued from its state or has its name, its program
-        is gone, or its checkpoints are, or it was refused for state that it leaves behind.
+        or a checkpoint is gone, or it was refused because it would leave state behind.
     Locked
         An unfinished upgrade continues from it, or has its name.
     UsageError
-        Secrets are missing, or there are none; or a setting is not the recorded one.
+        Secrets are missing, or cannot be given; or a setting is not the recorded one, or the
+        number of secret arguments.
     """
     check_ours(job, "restarted")
     job = check_ended(context, job)
@@ -132,8 +134,8 @@ def check_ours(job: JobRecord, what: str) -> None:
         return
     stop = "" if job.state.is_final else f"stop it with a savepoint: flinkish stop {job.job_id}; "
     raise ExternalJob(
-        f"job {job.name} ({job.job_id}) cannot be {what}: that is the business of its launcher "
-        f"({job.launch.external.name}), of which flinkish knows nothing",
+        f"job {job.name} ({job.job_id}) cannot be {what}: its launcher "
+        f"({job.launch.external.name}) starts it, and flinkish cannot",
         hint=f"{stop}have its launcher start the program again, from a savepoint with "
         "FLINKISH_FROM_SAVEPOINT=PATH",
         job_id=job.job_id,
@@ -161,17 +163,22 @@ def check_alone(registry: Registry, job: JobRecord) -> None:
     Raises
     ------
     NameTaken, Locked, Superseded
-        As :meth:`.job_registry.Registry.restart`, which asks again.
+        As :meth:`.job_registry.Registry.restart`, which checks again.
     """
-    named = registry.jobs(name=job.name) if job.has_given_name else ()
-    for other in reconcile(registry, named):
-        if not other.state.is_final and other.job_id != job.job_id:
-            raise name_taken(other)
+    if job.has_given_name:
+        check_name_free(registry, job)
     registry.check_not_in_upgrade(name=job.name if job.has_given_name else None, job=job)
     while (successor := registry.successor(job)) is not None:
         (current,) = reconcile(registry, [successor])
         if current.state.is_final == successor.state.is_final:
             raise superseded(job, current)
+
+
+def check_name_free(registry: Registry, job: JobRecord) -> None:
+    """Raise NameTaken when another job has the name of ``job`` and runs; a dead one does not."""
+    for other in reconcile(registry, registry.jobs(name=job.name)):
+        if not other.state.is_final and other.job_id != job.job_id:
+            raise name_taken(other)
 
 
 def with_secrets(
@@ -182,7 +189,7 @@ def with_secrets(
     Raises
     ------
     UsageError
-        A secret is missing, or an argument of the program is masked that no option can give.
+        A secret is missing, or no option can give a masked argument of the program.
     """
     complete = replace(launch, conf={**launch.conf, **conf})
     if secret_args is not None:
@@ -208,7 +215,16 @@ def with_secrets(
 
 
 def _check_same_settings(job: JobRecord, launch: Launch) -> None:
-    """Raise UsageError if a launch has settings that the job was not started with."""
+    """Raise UsageError if a launch has settings or arguments that the job was not started with."""
+    recorded, number = len(job.launch.secret_arguments), len(launch.secret_arguments)
+    if recorded != number:
+        raise UsageError(
+            "a restart in place keeps the job's arguments: it was started with "
+            f"{counted(recorded, 'secret argument')}, not {number}",
+            hint="pass the same secret arguments, one per line of the file of --secret-args"
+            if recorded
+            else "omit --secret-args; or start the program with flinkish run",
+        )
     kept = without_secrets(launch).conf
     changed = [key for key, value in kept.items() if job.launch.conf.get(key) != value]
     if changed:

@@ -6,11 +6,12 @@ import os
 from dataclasses import replace
 
 from flinkish.client.context import Context
-from flinkish.client.program import pinned, with_spark
+from flinkish.client.program import asked_partitions, find_spark, pinned, with_spark
 from flinkish.client.restart_plan import (
     NO_CHANGES,
     Restart,
     check_ended,
+    check_name_free,
     check_ours,
     plan_restart,
     with_secrets,
@@ -40,7 +41,7 @@ def restart(
 ) -> Restart:
     """Start an ended job again in place, or its program as a new job from a savepoint.
 
-    If ``changes`` names another Spark, master or Python it is a new job, by default from the
+    If ``changes`` names another Spark, master or Python, a new job starts, by default from the
     savepoint that the job was stopped with. Parameters and errors are those of
     :func:`.plan_restart` and :func:`restart_from`. With ``wait`` it returns once the job runs, see
     :func:`.waiting.wait_until_started`.
@@ -53,16 +54,17 @@ def restart(
             "from its own checkpoints",
             hint="name a savepoint, or leave the options out",
         )
+    started: JobRecord | None
     if savepoint is None:
         begun = plan_restart(context, job, changes)
+        started = None if dry_run else carry_out(context, begun)
     else:
         begun = Restart(job, savepoint=savepoint)
-    if dry_run:
+        started = restart_from(
+            context, job, savepoint, changes=changes, options=options, dry_run=dry_run
+        )
+    if started is None:
         return begun
-    if savepoint is None:
-        started = carry_out(context, begun)
-    else:
-        started = restart_from(context, job, savepoint, changes=changes, options=options)
     if not wait:
         return replace(begun, job=started)
     if savepoint is None:
@@ -81,8 +83,8 @@ def _own_savepoint(context: Context, job: JobRecord) -> str:
     request = _ended_by(context.registry, job)
     if request is None or request.result is None or request.result.savepoint is None:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) did not end with a savepoint, and another Spark or "
-            "master starts only from one",
+            f"job {job.name} ({job.job_id}) did not end with a savepoint, and a restart with "
+            "another Spark, master or Python needs one",
             hint=f"take one with: flinkish savepoint {job.job_id} TARGET, and name it with --from",
             job_id=job.job_id,
             state=job.state.value,
@@ -98,7 +100,7 @@ def carry_out(context: Context, restart: Restart, reason: str = "restart request
     WrongState
         The job has changed since it was checked, or its last driver does not end.
     StorageError, LaunchFailed
-        No process can be started.
+        The log cannot be written, or no process can be started.
     """
     registry = context.registry
     wait_until_gone(registry, restart.job)
@@ -114,20 +116,23 @@ def restart_from(
     *,
     changes: Program = NO_CHANGES,
     options: RestoreOptions = NO_OPTIONS,
-) -> JobRecord:
-    """Start the program of an ended job as a new job that begins with a savepoint; return that.
+    dry_run: bool = False,
+) -> JobRecord | None:
+    """Start the program of an ended job as a new job from a savepoint; return the new job.
+
+    With ``dry_run`` everything is checked that can be checked before, and None returned.
 
     ``savepoint`` is a location. ``changes`` has the secrets, as for :func:`.plan_restart`, other
-    settings, and what changes of Spark, master and Pythons (:func:`.program.with_spark`).
-    ``options`` answer what ``run -s`` would ask; what the job accepted when it was restored is
-    accepted again.
+    settings, and another Spark, master or Python (:func:`.program.with_spark`). ``options`` are
+    those of ``run -s``; incomplete results that the job accepted when it was restored are accepted
+    again.
 
     Raises
     ------
     WrongState
         The job has not ended.
     NameTaken
-        Another job has the name that somebody gave this one.
+        Another job has the name that a user gave this one.
     Locked
         An unfinished upgrade continues from it, or has the name.
     UsageError
@@ -139,15 +144,22 @@ def restart_from(
 
     check_ours(job, "restarted")
     job = check_ended(context, job)
-    context.registry.check_not_in_upgrade(job=job)
+    # As in place: only a name that a user gave must be unique.
+    unique = job.has_given_name
+    context.registry.check_not_in_upgrade(name=job.name if unique else None, job=job)
     launch = with_secrets(job.launch, changes.conf, changes.secret_arguments or None)
     if _is_another(changes):
         launch, _ = pinned(with_spark(launch, changes))
     agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
     accepted = replace(options, accept_partial=(*agreed, *options.accept_partial))
-    launch = replace(launch, restore=RestoreSpec(locate(savepoint), checked(accepted)))
-    # As in place: only a name that somebody gave is held unique.
-    new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)
+    # The recorded partitions are those of the savepoint; other ones were asked for now.
+    partitions = asked_partitions(replace(launch, conf=changes.conf))
+    restore = RestoreSpec(locate(savepoint), checked(accepted), partitions)
+    launch = replace(launch, restore=restore)
+    if dry_run:
+        _check_start(context, job, launch, unique_name=unique)
+        return None
+    new = launch_in_place_of(context, job, launch, unique_name=unique)
     context.registry.acknowledge([job.job_id])
     return new
 
@@ -160,7 +172,7 @@ def launch_in_place_of(
     unique_name: bool,
     job_id: str | None = None,
 ) -> JobRecord:
-    """Start a new job with the name of another, its checkpoints beside those; return it.
+    """Start a new job with the name of another, and checkpoints beside the other's; return it.
 
     Parameters
     ----------
@@ -180,16 +192,8 @@ def launch_in_place_of(
     NameTaken
         Another job has the name.
     """
-    assert launch.restore is not None
     registry = context.registry
-    installation = spark_submit.resolve(launch, os.environ)
-    version = spark_submit.spark_version(installation.spark_home)
-    if not launch.restore.is_awaited:
-        from flinkish.restore.check.version_check import check_restorable
-        from flinkish.restore.origin.restore_origin import open_origin
-
-        offers = open_origin(launch.restore, verify=launch.restore.verify)
-        context.report(check_restorable(offers, version))
+    _check_start(context, job, launch, unique_name=unique_name)
     new = launcher.new_job(
         job.name,
         launch,
@@ -202,6 +206,22 @@ def launch_in_place_of(
     environ = supervisor_environment(context.config, os.environ)
     launcher.launch_job(registry, url, new, environ, unique_name=unique_name)
     return new
+
+
+def _check_start(context: Context, job: JobRecord, launch: Launch, *, unique_name: bool) -> None:
+    """Check what :func:`launch_in_place_of` needs: a name, a Spark, a savepoint it can restore."""
+    assert launch.restore is not None
+    if unique_name:
+        check_name_free(context.registry, job)
+    installation = find_spark(launch)
+    if launch.restore.is_awaited:
+        return
+    from flinkish.restore.check.version_check import check_restorable
+    from flinkish.restore.origin.restore_origin import open_origin
+
+    offers = open_origin(launch.restore, verify=launch.restore.verify)
+    version = spark_submit.spark_version(installation.spark_home)
+    context.report(check_restorable(offers, version))
 
 
 def wait_until_restored(context: Context, job: JobRecord, savepoint: str) -> JobRecord:

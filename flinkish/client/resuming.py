@@ -24,8 +24,8 @@ def check_resume(
             hint=f"name the job: flinkish run --name NAME {_FLAG} APP.py",
         )
     others = [
+        ("a plan", "--plan", has_plan),  # first: it names a savepoint
         ("a savepoint", "-s", savepoint is not None),
-        ("a plan", "--plan", has_plan),
         ("a claim mode", "-cm (--claimMode)", options.claim_mode is not None),
     ]
     for what, flag, value in others:

@@ -148,7 +148,7 @@ class Savepoint:
     def read_state(self, session: Any, name: str) -> Any:
         """Return a state as a DataFrame with the columns ``partition``, ``key`` and ``value``.
 
-        Typed state (:mod:`flinkish.state`) has its values, as far as the savepoint describes them.
+        Typed state (:mod:`flinkish.state`) is decoded as far as the savepoint describes it.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ def open_savepoint(
 
 @dataclass(frozen=True)
 class Verified:
-    """A savepoint that was verified; without ``verification`` it could not be read (``error``)."""
+    """The outcome for one savepoint; ``verification`` is None if it cannot be read (``error``)."""
 
     path: str
     verification: Verification | None
@@ -263,9 +263,9 @@ def diff_savepoints(first: str, second: str) -> dict[str, Any]:
 def copy_savepoint(
     context: Context, path: str, directory: str, *, dry_run: bool = False
 ) -> SavepointCopy:
-    """Copy a savepoint into a directory on any storage, where it is whole and has its own name.
+    """Copy a savepoint, whole and under its own name, into a directory on any storage.
 
-    Repeat a copy that was cut off: what is in place already is not sent again.
+    Call it again after an interruption: files that are already in place are not sent again.
 
     Parameters
     ----------
@@ -313,9 +313,10 @@ def dispose_savepoint(
 
     Raises ConsentNeeded if ``agree`` returned False.
     """
+    from flinkish.client.pruning import tell_registry
     from flinkish.savepoint.directory.dispose import dispose
 
-    needed = _why_needed(context, path)
+    needed, records = _known_of(context, path)
     if needed is not None:
         context.reporter.warning(f"the savepoint {path} is still needed: {needed}")
     if dry_run:
@@ -330,28 +331,27 @@ def dispose_savepoint(
             )
         context.reporter.note(f"Disposing savepoint '{plan.path}'.")
     disposed = dispose(path, tell=tell)
-    try:
-        context.registry.mark_disposed(disposed.path)
-    except RegistryError as error:
-        context.reporter.warning(f"the registry could not be updated: {error.message}")
+    tell_registry(context, [disposed.path, *records])
     return disposed
 
 
-def _why_needed(context: Context, path: str) -> str | None:
-    """Return why a prune would keep a savepoint; None also if the registry does not tell."""
+def _known_of(context: Context, path: str) -> tuple[str | None, list[str]]:
+    """Return why a prune would keep a savepoint, and the paths by which the registry recorded it.
+
+    None and nothing also if the registry cannot be read.
+    """
     from flinkish.registry.in_use import savepoints_in_use
     from flinkish.savepoint.directory.places import place_keys
     from flinkish.savepoint.format.metadata import FILE_NAME
 
     keys = place_keys(path.removesuffix(f"/{FILE_NAME}"))
     try:
-        protected = savepoints_in_use(context.registry).protected
-        return next(
-            (why for p, why in protected.items() if not keys.isdisjoint(place_keys(p))), None
-        )
+        in_use = savepoints_in_use(context.registry)
     except RegistryError as error:
-        context.reporter.warning(f"whether a job needs {path} is not known: {error.message}")
-        return None
+        context.reporter.warning(f"cannot tell whether a job still needs {path}: {error.message}")
+        return None, []
+    reasons = (why for p, why in in_use.protected.items() if not keys.isdisjoint(place_keys(p)))
+    return next(reasons, None), [p for p in in_use.recorded if not keys.isdisjoint(place_keys(p))]
 
 
 @contextmanager

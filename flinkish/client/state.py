@@ -50,7 +50,7 @@ class Export:
 def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> SavedState:
     """Return the state that ``[QUERY/]UID[/STATE]`` refers to.
 
-    Only this function imports the engine's libraries.
+    Call it before other functions that import the engine's libraries: it reports missing ones.
 
     ``name``: ``[QUERY/]UID[/STATE]``. ``raw``: whether the values of typed state stay bytes.
 
@@ -139,7 +139,7 @@ def export_state(
     ``[QUERY/]UID[/STATE]``. ``target``: the directory to be made, a path or a URL. ``form``:
     ``parquet``, ``json`` or ``avro``. ``where``: export only rows for which this condition in SQL
     holds; not with ``avro``, which has whole partitions. ``raw``: as for :func:`open_state`; always
-    so with ``avro``. ``program``: the Spark of the application; see
+    true with ``avro``. ``program``: the Spark of the application; see
     :func:`flinkish.client.program.own_application`. ``dry_run``: only check the export.
 
     Raises UsageError if there is no such state, the target exists, the format takes no condition,
@@ -155,7 +155,8 @@ def export_state(
             hint="use --format parquet or json, or omit --where",
         )
     savepoint = open_savepoint(path)
-    state = open_state(savepoint, name).describe()
+    raw = raw or form == "avro"
+    state = open_state(savepoint, name, raw=raw).describe()
     place = storage.locate(target)
     if storage.exists(place):
         raise UsageError(f"the target already exists: {target}", hint="name a new directory")

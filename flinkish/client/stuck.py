@@ -1,10 +1,11 @@
-"""Jobs that commit nothing though they have input: the rule, and the jobs that it is true of.
+"""Jobs that commit nothing though they have input: the rule, and the jobs that it applies to.
 
-The rule knows what a driver reports with each heartbeat. A query is stuck if it runs, its newest
+The rule uses what a driver reports with each heartbeat. A query is stuck if it runs, its newest
 look for input has found some (or it computes a batch), and for ``execution.stuck.timeout``, and two
-of its triggers, it has neither committed a batch nor been seen to wait for input. So is a job whose
-driver runs and has not reported for as long. A query of which nobody knows whether it waits for
-input (an irregular trigger) is not stuck, nor is one that waits for input.
+of its triggers, it has neither committed a batch nor been seen to wait for input. So is one that
+has failed, while its job runs on, and a job whose driver runs and has not reported for as long. A
+query of which nobody knows whether it waits for input (an irregular trigger) is not stuck, nor is
+one that waits for input.
 """
 
 from __future__ import annotations
@@ -20,26 +21,29 @@ from flinkish.registry.liveness import STALE
 from flinkish.units import age_text
 
 TIMEOUT = "execution.stuck.timeout"
-#: As many triggers may pass without a batch.
+#: Number of triggers that may pass without a batch.
 _TRIGGERS = 2
 
 
 @dataclass(frozen=True)
 class Stuck:
-    """A query of a job that is stuck; ``query`` None is the driver of the job.
+    """A stuck query of a job; ``query`` is None if it is the job's driver that is stuck.
 
-    ``seconds``: for how long.
+    ``seconds``: for how long. ``failed``: whether the query has failed.
     """
 
     query: str | None
     seconds: float
+    failed: bool = False
 
     def describe(self) -> str:
         """Return what is wrong, as a clause."""
         age = age_text(self.seconds)
         if self.query is None:
-            return f"its driver runs, and has not reported for {age}"
-        return f"query '{self.query}' has input, and has committed nothing for {age}"
+            return f"its driver runs but has not reported for {age}"
+        if self.failed:
+            return f"query '{self.query}' has failed, and has committed nothing for {age}"
+        return f"query '{self.query}' has input but has committed nothing for {age}"
 
 
 def stuck_queries(
@@ -52,9 +56,9 @@ def stuck_queries(
 ) -> list[Stuck]:
     """Return the queries of a job that are stuck. Pure.
 
-    ``queries``: as the driver last reported them. ``running_since``: when the job became RUNNING
-    last. ``now``: by the registry's clock. ``timeout``: the value of ``execution.stuck.timeout``.
-    Times are seconds since the epoch.
+    ``queries``: as the driver last reported them. ``running_since``: when the job last became
+    RUNNING. ``now``: by the registry's clock. ``timeout``: the value of
+    ``execution.stuck.timeout``. Times are seconds since the epoch.
     """
     if job.state is not JobState.RUNNING:
         return []
@@ -63,12 +67,13 @@ def stuck_queries(
         return [Stuck(None, silent)]
     stuck = []
     for query in queries:
-        if query.active and query.waits_for_input is False:
+        failed = not query.active and query.error is not None
+        if failed or (query.active and query.waits_for_input is False):
             seen = (query.last_batch_end, query.waited_until)
             since = max(running_since, *(seconds_of(moment) or 0.0 for moment in seen))
             limit = max(timeout, _TRIGGERS * (query.trigger_interval or 0.0))
             if now - since > limit:
-                stuck.append(Stuck(query.name, now - since))
+                stuck.append(Stuck(query.name, now - since, failed))
     return stuck
 
 

@@ -19,7 +19,7 @@ from flinkish.client.program import (
 from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import working_directory
 from flinkish.config.secrets import MASK
-from flinkish.errors import Locked, NameTaken, UsageError
+from flinkish.errors import NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
@@ -47,9 +47,9 @@ class RunRequest:
     ``savepoint``: the savepoint to start from. ``parallelism``: requested number of state
     partitions. ``plan``: the saved plan that the restore must match; see :func:`planned`. ``name``:
     the job's name, which no other job that has not ended may have. Default: the program's, which
-    others may have. ``if_not_running``: whether a job of the name, also of the program's, that has
-    not ended is the result instead. ``resume``: whether it continues from where the job of the name
-    stands, if any run of it has committed a batch.
+    others may have. ``if_not_running``: whether a job of that name (given or default) that has not
+    ended is the result instead. ``resume``: whether it continues from the newest run of the name
+    that has committed a batch, if there is one.
     """
 
     program: Program
@@ -62,7 +62,7 @@ class RunRequest:
     resume: bool = False
 
     def settings(self) -> dict[str, str | None]:
-        """Return what is also a setting, by its key: the configuration is loaded with it."""
+        """Return the options that are also settings, by key, for loading the configuration."""
         return settings(self.savepoint, self.restore, self.parallelism)
 
 
@@ -70,10 +70,10 @@ class RunRequest:
 class Submitted:
     """The outcome of a request to run a job.
 
-    ``job``: the job; None in a dry run. ``is_new``: whether it was started; otherwise it has the
-    name and has not ended. ``command``: the ``spark-submit`` command line of a new job, without
-    secrets. ``carried``: in cluster mode the file that brings the job to its driver, as its launch
-    would write it.
+    ``job``: the job; None in a dry run. ``is_new``: whether it was started; otherwise it is the
+    unfinished job of that name. ``command``: the ``spark-submit`` command line of a new job,
+    without secrets. ``carried``: in cluster mode the file that brings the job to its driver, as its
+    launch would write it.
     """
 
     name: str
@@ -115,12 +115,12 @@ def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Subm
 
     Raises NameTaken if another job has the name; Locked if an upgrade that is not finished has it;
     UsageError if there is no such program, no savepoint to restore from, or no such deploy mode; or
-    options contradict ``resume``; Superseded if a job of another name has gone on from the one to
+    options contradict ``resume``; Superseded if a job of another name has continued from the one to
     resume; LaunchFailed if Spark, Java or a Python is missing, or no process can be started;
     SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete or not
     readable; Incompatible if this Spark cannot resume the savepoint, or something has changed since
-    the plan; ConsentNeeded if the plan needs a consent that it was made without; StorageError if
-    the job's log cannot be written.
+    the plan; ConsentNeeded if the plan lacks a consent that it needs; StorageError if the job's log
+    cannot be written.
     """
     try:
         submission = prepare(context, request)
@@ -164,14 +164,14 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     strategy_of(launch.options)  # refuses wrong settings
     check_deploy_mode(launch, context.config.registry_url())
     installation = find_spark(launch)
+    launch = programs.pinned(launch, installation)
     spark = programs.spark_version(installation.spark_home)
     if plan is not None and spec is not None:
         from flinkish.client.planfile import check_unchanged
 
         check_unchanged(plan, launch, spark)
         spec = plan.restore_spec(spec.options.claim_mode)
-    launch = replace(programs.pinned(launch, installation), restore=spec, resumes=resume)
-    launch = replace(launch, named=name is not None)
+    launch = replace(launch, restore=spec, resumes=resume, named=name is not None)
     if spec is None:
         launch = replace(launch, sink_ahead=options.sink_ahead)
     else:
@@ -198,7 +198,7 @@ def _resumed(
             return restore_spec(None, options, context.config, parallelism=partitions)
         context.reporter.note(
             f"no run of job {name} in the registry {context.registry.url_masked} has committed a "
-            "batch: it starts where a first run does"
+            "batch: it starts as a first run"
         )
         return None
     where = job.checkpoint_dir or job.job_id
@@ -223,21 +223,9 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         try:
             launcher.launch_job(registry, url, job, environ, unique_name=unique)
         except NameTaken:
-            _drop_log(job)
             _check_name(context, job.name)  # no error: its holder turned out to be dead
-        except Locked:
-            _drop_log(job)
-            raise
         else:
             return job
-
-
-def _drop_log(job: JobRecord) -> None:
-    """Remove the log of a job that was not registered after all."""
-    from flinkish import storage
-
-    if job.log_path is not None:
-        storage.remove_file(*storage.split(job.log_path))
 
 
 def _check_name(context: Context, name: str) -> None:
@@ -256,12 +244,12 @@ def _check_name(context: Context, name: str) -> None:
 def planned(request: RunRequest, plan: Plan | str | os.PathLike[str] | None) -> RunRequest:
     """Return a request with what a plan says: the savepoint, the parallelism, the program.
 
-    ``request``: without a savepoint, a parallelism and options of the restore other than the claim
-    mode. Its program, if it names one, replaces the plan's. ``plan``: a plan, or the file it was
-    saved to.
+    ``request``: has no savepoint, no parallelism, and no option of the restore but the claim mode.
+    Its program, if it names one, replaces the plan's. ``plan``: a plan, or the file it was saved
+    to.
 
     Raises UsageError if the file is not a plan, other options are given with it, or it masks secret
-    arguments of its program, and the request names none.
+    arguments and the request names no program.
     """
     if plan is None:
         return request

@@ -2,7 +2,7 @@
 
 The requests of a ``stop --all`` carry its id, so the registry knows what it stopped. Each job is
 started again from the savepoint that it was stopped with, as a new job, which may have another
-Spark. What has been started is recorded by those jobs themselves: calling :func:`restart_all` again
+Spark. The records of the new jobs show which have been started: calling :func:`restart_all` again
 continues with the jobs that have not come up.
 """
 
@@ -50,7 +50,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_matches
 
-#: Jobs in these states are stopped: also those that start, as they would run on the cluster.
+#: Jobs in these states are stopped, including those still starting: they would soon run.
 STOPPABLE = ACTIVE_STATES
 
 
@@ -64,8 +64,8 @@ def stop_all(
 ) -> AllSaved:
     """Stop each job with a savepoint, all at the same time, and wait until they have ended.
 
-    If the newest earlier call has stopped only a part of its jobs, and none of them has been
-    started again, this one continues it: what both have stopped is started together.
+    If the newest earlier call still stops a job, or has stopped only a part of its jobs and none of
+    them has been started again, this one continues it: what both have stopped is started together.
 
     Parameters
     ----------
@@ -84,10 +84,11 @@ def stop_all(
     Returns
     -------
     AllSaved
-        Failures are part of it, not raised.
+        Failures are in the result, not raised.
     """
     earlier = newest_together(context.registry)
-    if earlier and is_in_part(earlier) and not _has_begun_again(context.registry, earlier):
+    goes_on = not all(request.state.is_final for request in earlier)
+    if goes_on or (is_in_part(earlier) and not _has_begun_again(context.registry, earlier)):
         together = together_of(earlier[0]) or new_request_id()
     else:
         together = new_request_id()
@@ -123,7 +124,7 @@ def _begin_stop(
 
 
 def together_of(request: Request) -> str | None:
-    """Return the id of the ``stop --all`` that a request is a part of; None if of none."""
+    """Return the id of the ``stop --all`` that a request belongs to; None if there is none."""
     arguments = request.arguments
     return arguments.together if isinstance(arguments, SavepointArguments) else None
 
@@ -213,12 +214,14 @@ def restart_all(
 
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``changes`` and
     ``options``: for all of them, as in :func:`.restarts.restart_from`. ``dry_run``: only find out
-    what would be started.
-    ``on_outcome``: called with each outcome as soon as it is known. Failures are in the result.
+    what would be started. ``on_outcome``: called with each outcome as soon as it is known; for a
+    job that was started, once all have been. Failures are in the result.
     """
 
-    def start(job: JobRecord, savepoint: str) -> JobRecord:
-        return restart_from(context, job, savepoint, changes=changes, options=options)
+    def start(job: JobRecord, savepoint: str) -> JobRecord | None:
+        return restart_from(
+            context, job, savepoint, changes=changes, options=options, dry_run=dry_run
+        )
 
     stops = newest_together(context.registry)
     outcomes = []
@@ -230,10 +233,12 @@ def restart_all(
                 continue
             if pattern is None or name_matches(job.name, pattern):
                 outcomes.append(_begun(context, job, stop, start, dry_run=dry_run))
+                if outcomes[-1].started is None:
+                    on_outcome(outcomes[-1])
         for index, outcome in enumerate(outcomes):
             if outcome.started is not None:
                 outcomes[index] = _awaited(context, outcome)
-            on_outcome(outcomes[index])
+                on_outcome(outcomes[index])
     return AllStarted(together_of(stops[0]) if stops else None, outcomes)
 
 
@@ -241,7 +246,7 @@ def _begun(
     context: Context,
     job: JobRecord,
     stop: Request,
-    start: Callable[[JobRecord, str], JobRecord],
+    start: Callable[[JobRecord, str], JobRecord | None],
     *,
     dry_run: bool,
 ) -> StartedAgain:
@@ -269,11 +274,8 @@ def _begun(
             )
         if successor is not None and _has_committed(registry, successor):
             raise _gone_on(successor)
-        if dry_run:
-            registry.check_not_in_upgrade(job=job)
-            return outcome
         started = start(job, outcome.savepoint)
-        if successor is not None:
+        if successor is not None and started is not None:
             registry.acknowledge([successor.job_id])
     except FlinkishError as error:
         return replace(outcome, error=error)
@@ -302,7 +304,7 @@ def _not_stopped(job: JobRecord, stop: Request) -> FlinkishError:
     """Return why a job has no savepoint to start from."""
     why = from_record(stop.error or {"message": "its driver has not answered"}).message
     return WrongState(
-        f"it was not stopped with a savepoint, and is {job.state.value}: {why}",
+        f"it was not stopped with a savepoint ({why}); it is {job.state.value}",
         hint=f"resume it from its own checkpoints with: flinkish restart {job.job_id}",
         job_id=job.job_id,
         state=job.state.value,

@@ -18,6 +18,8 @@ from flinkish.registry.jobs import JobRecord, JobState
 
 #: Seconds without a batch after which a query that waits for input is idle.
 QUIET = 2.0
+#: Largest number of digits of a batch: those of a 64-bit number, as Spark counts.
+_MAX_DIGITS = 19
 #: States of a job whose program has started its queries.
 _STARTED = frozenset({JobState.RUNNING, JobState.CANCELLING, JobState.FINISHED})
 
@@ -57,7 +59,8 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
     word, equals, number = text.strip().lower().partition("=")
     more = number.startswith("+")
     number = number.removeprefix("+")
-    if word == GoalKind.BATCH.value and number.isascii() and number.isdigit():
+    is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS
+    if word == GoalKind.BATCH.value and is_number:
         return Goal(GoalKind.BATCH, int(number), query, more=more)
     try:
         kind = GoalKind(word)
@@ -86,7 +89,7 @@ class Watch:
     def __init__(self, goal: Goal, began: float) -> None:
         self._goal = goal
         self._began = began
-        #: The first report of the present quiet time, and the batches since then.
+        #: The heartbeat at which the current quiet time began, and the batches at that time.
         self._since: float | None = None
         self._batches: dict[str, int | None] = {}
         #: The batch of each query when it was first seen, for ``more``.

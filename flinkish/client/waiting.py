@@ -75,9 +75,9 @@ def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
     There is no time limit by default, because a first start may have to download much;
     ``client.timeout`` applies when it is set explicitly.
 
-    Raises WaitTimeout if the job has not started in time, or not the number of queries that was
-    announced (``execution.start.queries``); it continues; FlinkishError if the job failed or was
-    canceled.
+    Raises WaitTimeout if the job has not started in time, or has not started the announced number
+    of queries (``execution.start.queries``); the job continues. Raises FlinkishError if the job
+    failed or was canceled.
     """
     setting = context.config.setting("client.timeout")
     timeout = None if setting.origin == "default" else context.config.duration("client.timeout")
@@ -116,7 +116,7 @@ def start_of(context: Context, job: JobRecord) -> Start:
 
 
 def with_queries(context: Context, job: JobRecord) -> JobRecord:
-    """Return the job; warn when it has finished and had nothing that flinkish could keep."""
+    """Return the job; warn if it has finished without starting a query."""
     if job.state is JobState.FINISHED and not context.registry.queries(job.job_id):
         context.reporter.warning(
             f"the program of job {job.name} ({job.job_id}) has ended without starting a query"
@@ -125,8 +125,9 @@ def with_queries(context: Context, job: JobRecord) -> JobRecord:
 
 
 def _running(context: Context, job: JobRecord) -> str:
-    """Return which queries run, as the end of a sentence's part."""
-    names = ", ".join(f"'{query.name}'" for query in context.registry.queries(job.job_id))
+    """Return which queries run, in parentheses, to be appended to a message."""
+    queries = context.registry.queries(job.job_id)
+    names = ", ".join(f"'{query.name}'" for query in queries if query.active)
     return f" (running: {names or 'no query'})"
 
 
@@ -144,7 +145,7 @@ def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = N
 
     ``timeout``: seconds; None waits without limit.
 
-    Raises WaitTimeout if the job has not ended in time; it continues; FlinkishError if the job
+    Raises WaitTimeout if the job has not ended in time (it continues); FlinkishError if the job
     failed or was canceled.
     """
     ended = wait_job(context.registry, job.job_id, lambda now: now.state.is_final, timeout)
@@ -163,9 +164,9 @@ def wait_for(
     ``goal``: what is waited for. ``timeout``: seconds; None waits without limit, 0 looks once.
     ``watch``: what earlier waits for the same goal have seen.
 
-    Raises WaitTimeout if the job has not reached it in time; the message says what it lacks. The
-    job continues; WrongState if the job has finished or was canceled without reaching it;
-    FlinkishError if the job failed; for :attr:`GoalKind.ENDED` also: it was canceled.
+    Raises WaitTimeout if the job has not reached it in time (it continues; the message says what it
+    lacks); WrongState if the job has finished or was canceled without reaching it; FlinkishError if
+    the job failed or, for :attr:`GoalKind.ENDED`, was canceled.
     """
     with interruptible(
         f"stopped waiting; job {job.job_id} keeps running", f"flinkish status {job.job_id}"
@@ -191,7 +192,7 @@ def _reached(context: Context, job: JobRecord, watch: Watch, timeout: float | No
     except WaitTimeout as error:
         raise WaitTimeout(
             f"timed out after {timeout:g} s waiting for job {job.name} ({job.job_id}): "
-            f"{lacks}; the job is still running",
+            f"{lacks}; the job continues",
             hint=error.hint,
             **error.data,
         ) from error
@@ -229,8 +230,8 @@ def not_failed(context: Context, job: JobRecord) -> JobRecord:
     """Return the job; if it failed, report the end of its log and raise its error."""
     if job.state is not JobState.FAILED:
         return job
-    # The supervisor replaces a reader's guess (driver-lost) and adds lines of the log to a failure
-    # that has none, if it comes soon.
+    # The supervisor may soon replace a reader's guess (driver-lost), or add lines of the log to a
+    # failure that has none.
     deadline = time.monotonic() + _REASON_PATIENCE
     while (
         _may_be_replaced(job.failure or {})

@@ -1,7 +1,7 @@
-"""Connectors of Spark: which work with which Spark and resume whose checkpoints, as measured.
+"""Spark's connectors: which work with which Spark, and resume whose checkpoints, as measured.
 
-``data/connectors.json`` has it, ``data/connectors.schema.json`` describes that file;
-``make compat-matrix ARGS="--connectors"`` writes it.
+The table is ``data/connectors.json``, which ``data/connectors.schema.json`` describes and
+``make compat-matrix ARGS="--connectors"`` writes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Environment:
 
     @property
     def version(self) -> Version:
-        """Spark's."""
+        """The version of Spark."""
         line, _, patch = self.spark.rpartition(".")
         return Version(line, int(patch))
 
@@ -71,7 +71,7 @@ class Cell:
     role
         ``source`` or ``sink``: what the connector is in the query.
     limitation
-        The first line of the error, or what is to be known; None for ``ok``.
+        The first line of the error, or a note; None for ``ok``.
     """
 
     connector: str
@@ -125,7 +125,7 @@ class ConnectorMatrix:
     def between(self, created: Version | None, resumed: Version | None) -> tuple[Cell, ...]:
         """Return the cells from one Spark to another; None: any.
 
-        A line stands for its release that was measured, and so does another release of it.
+        Versions are compared by line: the measured release answers for all others of its line.
         """
         return tuple(
             one

@@ -1,4 +1,4 @@
-"""Strict reading of the tables' files, whose form is that of ``data/schema.json``.
+"""Read the tables' files strictly; their form is that of ``data/schema.json``.
 
 A value that does not fit is refused, with its place in the file.
 """
@@ -80,7 +80,7 @@ class Node:
             self.fail(f"has unknown keys: {', '.join(unknown)}")
 
     def text(self, pattern: re.Pattern[str] | None = None) -> str:
-        """Return the value, which must be a text (of a form)."""
+        """Return the value, which must be a text, of this form if ``pattern`` is given."""
         if not isinstance(self.value, str) or not self.value.strip():
             self.fail("must be a text")
         if pattern is not None and not pattern.fullmatch(self.value):
@@ -94,7 +94,7 @@ class Node:
         return str(self.value)
 
     def unique(self, values: Sequence[object]) -> None:
-        """Refuse values that are there twice."""
+        """Refuse the document if two of these values are equal."""
         seen: set[object] = set()
         for number, value in enumerate(values):
             if value in seen:

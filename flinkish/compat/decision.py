@@ -1,4 +1,4 @@
-"""The decision about a restore by its verdict: continue, continue and warn, or refuse. Pure."""
+"""Decide about a restore by its verdict: continue, continue with a warning, or refuse. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Exit(str, Enum):
 
 @dataclass(frozen=True)
 class VersionDecision:
-    """The decision by versions; ``message`` is empty when there is nothing to report."""
+    """The decision about two versions; ``message`` is empty if there is nothing to report."""
 
     verdict: CompatVerdict
     exit: Exit
@@ -78,20 +78,28 @@ def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) 
         cannot = "cannot resume" if not rewritten else "cannot resume without rewriting its state"
         message = f"{cannot} {pair}: {why}"
         return VersionDecision(verdict, Exit.REFUSED, message, _way_out(deciding), facts)
+    texts, hints, decision = [], [], Exit.FINE
     if verdict is CompatVerdict.NEEDS_MIGRATION:
-        message = f"the state is rewritten to resume {pair}: " + "; ".join(map(_reason, deciding))
-        return VersionDecision(verdict, Exit.FINE, message, facts=facts)
-    if verdict is CompatVerdict.UNKNOWN:
-        what = ", ".join(dict.fromkeys(str(one.use) for one in deciding))
-        message = f"nobody has tried to resume {pair}" + (f" ({what})" if what else "")
-        hint = f"keep the savepoint; see flinkish compat {judgement.created} {judgement.resumed}"
-        return VersionDecision(verdict, Exit.WARNED, message, hint, facts)
-    if verdict is CompatVerdict.OK_WITH_LIMITATIONS:
-        message = f"resuming {pair} has limitations: " + _joined(
-            [one.text for one in judgement.limitations]
+        texts.append(
+            f"the state is rewritten to resume {pair}: " + "; ".join(map(_reason, deciding))
         )
-        return VersionDecision(verdict, Exit.FINE, message, _way_out(deciding), facts)
-    return VersionDecision(verdict, Exit.FINE, facts=facts)
+    unknown = [one for one in judgement.uses if one.verdict is CompatVerdict.UNKNOWN]
+    if unknown:
+        decision = Exit.WARNED
+        what = ", ".join(dict.fromkeys(str(one.use) for one in unknown))
+        texts.append(
+            f"it has not been measured whether {name} {judgement.resumed} can resume a savepoint "
+            f"of {name} {judgement.created} ({what})"
+        )
+        hints.append(
+            f"keep the savepoint; see flinkish compat {judgement.created} {judgement.resumed}"
+        )
+    limited = [one for one in judgement.uses if one.verdict is CompatVerdict.OK_WITH_LIMITATIONS]
+    if limited:
+        limits = [limit.text for one in limited for limit in one.limitations]
+        texts.append(f"resuming {pair} has limitations: " + _joined(limits))
+        hints.append(_way_out(limited))
+    return VersionDecision(verdict, decision, "; ".join(texts), _joined(hints), facts)
 
 
 def _deciding_limitations(one: UseVerdict) -> list[Limitation]:

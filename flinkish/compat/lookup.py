@@ -143,7 +143,7 @@ class UseVerdict:
     Attributes
     ----------
     unmeasured
-        Formats (also ``default``) that have no cell.
+        Formats without a cell; ``default`` stands for the default formats.
     """
 
     use: Use
@@ -218,8 +218,8 @@ def judge(matrix: Matrix, created: Version, resumed: Version, uses: Sequence[Use
 def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]:
     """Return the shortest upgrade path as version lines: ``("1.1", "1.3", "1.8")``.
 
-    The table allows every step, with or without limitations. The result is empty when there is no
-    path; only upgrades are considered.
+    The table allows each of its steps, with or without limitations. The result is empty if there is
+    no path; downgrades are not considered.
     """
     lines = matrix.lines
     if created.line not in lines or resumed.line not in lines:
@@ -231,7 +231,7 @@ def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]
         way = ways.pop(0)
         if way[-1] == end:
             return tuple(lines[number] for number in way)
-        # Far steps first: of the shortest paths, the one with the newest lines is found.
+        # Longest steps first, to find, of the shortest paths, the one with the newest lines.
         for number in range(end, way[-1], -1):
             here, there = Version(lines[way[-1]]), Version(lines[number])
             if number not in seen and compare_versions(matrix, here, there).verdict in _GOOD:
@@ -241,9 +241,9 @@ def route(matrix: Matrix, created: Version, resumed: Version) -> tuple[str, ...]
 
 
 def usual_verdict(cells: Sequence[Cell]) -> CompatVerdict:
-    """Return the most frequent verdict of the cells in default formats, of all cells if none is.
+    """Return the most frequent verdict of the cells in default formats (of all, if there are none).
 
-    Of two equally frequent verdicts it is the better one.
+    Of two equally frequent verdicts, return the better one.
     """
     plain = [cell for cell in cells if not cell.formats]
     counts = Counter(cell.verdict for cell in plain or cells)
@@ -265,9 +265,9 @@ def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ..
 
 
 def _measured(matrix: Matrix, created: Version, resumed: Version) -> Iterable[Cell]:
-    """Return the cells of a pair, of several releases that stand for a version the worst ones.
+    """Return the cells of a pair; the worst ones, if several releases stand for a version.
 
-    The cells of the lines hold, except where a release has another.
+    The cells of the lines hold, except where a release has its own.
     """
     pair = created.line, resumed.line
     own = {_kind(cell): cell for cell in matrix.between(*pair)}
@@ -292,7 +292,7 @@ def _kind(cell: Cell) -> tuple[str | None, str | None, frozenset[str]]:
 
 
 def _names(matrix: Matrix, version: Version) -> tuple[str, ...]:
-    """Return the names of the table's cells that answer for a version: its line, or releases."""
+    """Return the names under which cells answer for a version: its line, or releases."""
     line = matrix.line_of(version)
     if line is None or not line.also:
         return (version.line,)
@@ -328,8 +328,8 @@ def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) 
 def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
     """Return the cells that decide about a use, and those of its formats that have no cell.
 
-    This is the cell of exactly this use, if there is one. Otherwise it is the cell in default
-    formats and one for each format.
+    The cell of exactly this use decides, if there is one; otherwise the cell in default formats and
+    one for each format.
     """
     own = {
         cell.formats: cell
@@ -354,8 +354,8 @@ def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
 def _of_others(cells: Sequence[Cell], use: Use, formats: frozenset[str]) -> list[Cell]:
     """Return the worst cell of other operators in this one format, if it applies to the use.
 
-    A format that fails with other operators counts as failing with this one. That it works with
-    others proves nothing, except for the formats of the query as a whole.
+    A format that fails with other operators counts as failing with this one. If it works with them,
+    that proves nothing, except for the formats of the query as a whole.
     """
     if not formats:
         return []

@@ -75,7 +75,7 @@ class Rewrite(str, Enum):
 
     CHECKPOINT_FORMAT_1 = "checkpoint-format-1"
     JOIN_FORMAT_2 = "join-format-2"
-    LISTS = "lists"  # as that Spark keeps them in RocksDB
+    LISTS = "lists"  # list state, in the form in which that Spark keeps it in RocksDB
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class Limitation:
     Attributes
     ----------
     rewrite
-        The rewrite with which the engine solves it at a restore, if there is one.
+        The rewrite that removes the limitation at a restore, if there is one.
     releases
         Pairs of (created with, resumed with), for a limitation that concerns only some releases of
-        the lines in its cells; empty for all releases.
+        the lines in its cells; empty if it concerns all.
     """
 
     id: str
@@ -98,7 +98,7 @@ class Limitation:
     releases: tuple[tuple[Releases, Releases], ...] = ()
 
     def concerns(self, created: Version, resumed: Version) -> bool:
-        """Return whether it applies, or may apply without a patch number, to these two versions."""
+        """Return whether it applies to these versions, or may, for lack of a patch number."""
         return not self.releases or any(
             old.may_contain(created) and new.may_contain(resumed) for old, new in self.releases
         )
@@ -106,7 +106,7 @@ class Limitation:
 
 @dataclass(frozen=True)
 class Precondition:
-    """A condition of every migration, whatever the versions."""
+    """A condition of every migration, between any versions."""
 
     id: str
     text: str
@@ -139,8 +139,8 @@ class Cell:
 class VersionLine:
     """A version line of the table, and the release that stands for it, if it was measured.
 
-    ``also`` are other measured releases of the line; they have cells of their own where the answer
-    is not that of the line.
+    ``also`` are other measured releases of the line; they have their own cells where the answer
+    differs from the line's.
     """
 
     line: str
@@ -157,7 +157,8 @@ class VersionLine:
 class Evidence(str, Enum):
     """How the table's answer for a release is known: from the release itself, or from others.
 
-    BETWEEN: an older and a newer release of its line were measured. LINE: others of its line were.
+    BETWEEN: an older and a newer release of its line were measured. LINE: other releases of its
+    line were.
     """
 
     MEASURED = "measured"

@@ -26,6 +26,8 @@ class Key:
         One of ``string``, ``duration``, ``boolean``, ``int``, ``choice``, ``path``, ``url``.
     choices
         The allowed values of the kind ``choice``.
+    least
+        The shortest duration that is allowed, in seconds.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Key:
     old_names: tuple[str, ...] = ()
     kind: str = "string"
     choices: tuple[str, ...] = ()
+    least: float = 0.0
 
 
 KEYS: tuple[Key, ...] = (
@@ -221,7 +224,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         "infinite",
-        "number of failures, without a reset of the delay, after which the job fails",
+        "number of restarts, without a reset of the delay, after which the next failure fails the "
+        "job",
     ),
     Key(
         "restart-strategy.failure-rate.max-failures-per-interval",
@@ -269,9 +273,11 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.heartbeat.interval",
         "2 s",
-        "how often a driver reports to the registry",
+        "how often a driver reports to the registry, at least 1 s; on another host it counts as "
+        "lost after 30 s, or three intervals if they are longer, without a report",
         (),
         "duration",
+        least=1.0,
     ),
 )
 

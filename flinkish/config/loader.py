@@ -1,9 +1,9 @@
 """The effective configuration: its layers, and which of them wins.
 
 The first layer that has the key wins: a command's flag, ``-D key=value``, the environment
-(``FLINKISH_<KEY>``, upper case, dots and dashes as underscores), ``./flinkish.toml``,
-``$XDG_CONFIG_HOME/flinkish/config.toml``, the default. TOML files may use dotted keys
-(``"client.timeout" = "60 s"``) or tables (``[client]`` / ``timeout = "60 s"``).
+(``FLINKISH_<KEY>``, upper case, dots and dashes as underscores), ``spark.flinkish.KEY`` settings,
+``./flinkish.toml``, ``$XDG_CONFIG_HOME/flinkish/config.toml``, the default. TOML files may use
+dotted keys (``"client.timeout" = "60 s"``) or tables (``[client]`` / ``timeout = "60 s"``).
 
 Keys that flinkish does not know are kept: ``spark.*`` is passed to Spark, and
 :meth:`Config.warnings` lists the others with the nearest known name. A bad *value* of a known key
@@ -23,7 +23,7 @@ from flinkish.config.secrets import MASK, is_secret, mask_secrets
 from flinkish.config.values import POSTGRES, normal_value, parse_boolean, parse_duration
 from flinkish.errors import InvalidConfiguration, StorageError, UsageError
 
-#: What keys begin with as settings of Spark, for drivers that flinkish does not start.
+#: The prefix of keys given as settings of Spark, for drivers that flinkish does not start.
 SPARK_PREFIX = "spark.flinkish."
 
 
@@ -137,7 +137,7 @@ class Config:
         return None if value is None else int(value)
 
     def extra(self, prefix: str) -> dict[str, str]:
-        """Return the keys that were set, start with ``prefix`` and are not flinkish's own."""
+        """Return the keys that were set, start with ``prefix`` and are unknown to flinkish."""
         return {
             name: setting.value
             for name, setting in sorted(self._settings.items())
@@ -304,11 +304,14 @@ def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
         name = canonical(spelling)
         before = layer.get(name)
         if before is not None and before.value != value:
-            raise InvalidConfiguration(
-                f"{first_names[name]} and {spelling} are the same key, and {before.origin} sets "
-                "them to different values",
-                hint=f"keep only {name}",
+            kept = name
+            text = (
+                f"{first_names[name]} and {spelling} are the same key, with two values ({origin})"
             )
+            if before.origin != origin:  # two variables of the environment
+                kept = environment_name(name)
+                text = f"{before.origin} and {origin} set the same key, {name}, to two values"
+            raise InvalidConfiguration(text, hint=f"keep only {kept}")
         first_names.setdefault(name, spelling)
         layer[name] = before or Setting(name, value, origin)
     return layer

@@ -1,8 +1,8 @@
 """Secrets: how they are recognised by name or form, and how they are masked.
 
-The names are those that Spark and Flink treat as secret, and some more. A word in a value makes no
-secret of it: ``spark.jars`` may name ``spark-token-provider-kafka``. What is masked without need is
-not free: the registry does not have it, and whoever starts the job again has to give it again.
+The names are those that Spark and Flink treat as secret, and some more. Such a word in a value does
+not make it secret: ``spark.jars`` may name ``spark-token-provider-kafka``. Masking too much has a
+cost: the registry does not store the value, and whoever restarts the job must give it again.
 Every command imports this module, so it must be light.
 """
 
@@ -22,29 +22,36 @@ _PARTS = (
 )
 _SECRET = re.compile(rf"(?i){_PARTS}")
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s]*@")
-#: A token in place of the user. Shorter ones are names, as are those of other schemes.
+#: A token in place of the user. Shorter ones count as user names, as does any in other schemes.
 _URL_TOKEN = re.compile(r"(?i)(\bhttps?://)[^\s:/@]{16,}@")
-#: What signs a URL of Azure, Google or Amazon.
+#: The signature in a URL of Azure, Google or Amazon.
 _URL_SIGNATURE = re.compile(r"(?i)([?&](?:x-(?:amz|goog)-)?sig(?:nature)?=)[^&\s]+")
 _BEARER = re.compile(r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*")
 #: libpq accepts blanks as they are, so a password may contain some.
 _POSTGRES_PASSWORD = re.compile(r"(postgres(?:ql)?://[^:/@\n]*):(?:(?!://)[^\n])*@")
 _POSTGRES_PARAMETER = re.compile(r"(?i)(postgres(?:ql)?://\S*[?&][\w.-]*password=)[^&\n]*")
+#: A value ends at a blank, or at a separator before the next name or blank. JDBC of SQL Server puts
+#: a value with separators in braces.
 _ASSIGNMENT = re.compile(
     rf"(?i)\b(?P<before>(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)\s*=\s*)"
-    r"""(?P<value>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s&;,]+)"""
+    r"""(?P<value>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\{(?:[^}\n]|\}\})*\}"""
+    r"""|(?:[^\s&;,]|[&;,](?![\w.-]+\s*=|\s|$))+)"""
 )
+#: Oracle's ``jdbc:oracle:thin:USER/PASSWORD@HOST``.
+_ORACLE_PASSWORD = re.compile(r"(?i)(jdbc:oracle:\w+:[^\s/@]*)/\S+@")
+#: A word of a command line that is an option rather than the value of the one before.
+_OPTION = re.compile(r"--[a-z][A-Za-z_.-]*(=|$)")
 #: A field of a JSON document.
 _FIELD = re.compile(
     rf"""(?i)(?P<before>"(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)"\s*:\s*)"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"|[^\s"{\[,}][^\s,}]*)"""
 )
-#: An item of a dictionary as ``str`` writes it. Words of prose follow a key, but not its quotes.
+#: An item of a dictionary as ``str`` writes it. Quotes tell it from prose after a quoted key.
 _ITEM = re.compile(
     rf"""(?i)(?P<before>'(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)'\s*:\s*)"""
     r"""(?P<value>b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*")"""
 )
-#: Names in which the word says what the value is about, and not what it is.
+#: Names in which the secret word says what the value is about, not that it is a secret.
 _SWITCHES = re.compile(
     r"spark\.security\.credentials\."  # which tokens Spark gets, and when
     r"|spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\."  # mounts, names
@@ -84,7 +91,7 @@ def is_reference(value: str) -> bool:
 def _is_about_secrets(key: str, value: str) -> bool:
     """Return whether a key with a secret name has a harmless value, such as a switch.
 
-    In doubt it has not: a password may have any form, so that the name must say so too.
+    In doubt it does not: a password may have any form, so the name must imply the form too.
     """
     if value.lower() in ("", "true", "false") or _SWITCHES.search(key):
         return True
@@ -106,7 +113,7 @@ def _masked(match: re.Match[str]) -> str:
 def mask_secrets(text: str) -> str:
     """Return ``text`` with the passwords in URLs, connection strings, JSON and dicts masked.
 
-    In doubt it hides too much: everything from the first colon after a URL's user name to the last
+    In doubt too much is hidden: everything from the first colon after a URL's user name to the last
     ``@`` before the next blank; in a PostgreSQL URL, to the last ``@`` of the line.
     """
     if "://" in text:
@@ -115,6 +122,8 @@ def mask_secrets(text: str) -> str:
             text = _POSTGRES_PARAMETER.sub(rf"\g<1>{MASK}", text)
         text = _URL_PASSWORD.sub(rf"\1:{MASK}@", text)
         text = _URL_TOKEN.sub(rf"\1{MASK}@", text)
+    if "oracle:" in text.lower():
+        text = _ORACLE_PASSWORD.sub(rf"\1/{MASK}@", text)
     if "=" in text:
         text = _URL_SIGNATURE.sub(rf"\g<1>{MASK}", text)
         text = _ASSIGNMENT.sub(_masked, text)
@@ -129,7 +138,7 @@ def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tup
     """Return the words of a command line, masked for display.
 
     The value of an option with a secret name (``--password X``, ``--password=X``) is masked, and
-    whatever :func:`mask_secrets` masks. ``also`` is a pattern of additional secret names.
+    everything that :func:`mask_secrets` masks. ``also`` is a pattern of additional secret names.
     """
 
     def secret(name: str, value: str) -> bool:
@@ -139,7 +148,7 @@ def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tup
     masked, option = [], ""
     for word in words:
         name, equals, value = word.partition("=")
-        if option and not word.startswith("--") and secret(option, word):
+        if option and not _OPTION.match(word) and secret(option, word):
             masked.append(MASK)
             option = ""
         elif equals and re.fullmatch(r"-{0,2}[\w.-]+", name) and secret(name, value):

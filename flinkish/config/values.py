@@ -55,7 +55,7 @@ def parse_duration(text: str) -> float:
 
     The units are those of Flink's ``TimeUtils`` (d, h, min, s, ms, µs, ns and their long forms);
     decimals are allowed. A number without a unit means **seconds**, as everywhere in flinkish;
-    Flink reads it as milliseconds, so give the unit for both to agree. At most 1e11 seconds.
+    Flink reads it as milliseconds, so give the unit for both to agree. At most 9e9 seconds.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*", text.lower(), re.ASCII)
     unit = _UNITS.get(match.group(2)) if match else None
@@ -64,7 +64,7 @@ def parse_duration(text: str) -> float:
             f"{text!r} is not a duration", hint='write a number and a unit, such as "90 s" or "2 h"'
         )
     seconds = float(match.group(1)) * unit
-    if seconds > 1e11:  # three thousand years; keeps every later sum finite
+    if seconds > 9e9:  # 285 years; threading and queues refuse to wait for more than 9.2e9 s
         raise InvalidConfiguration(
             f"the duration {text!r} is too long", hint="use a shorter duration"
         )
@@ -75,8 +75,8 @@ def parse_moment(text: str, now: float) -> float:
     """Return the time, in seconds since the epoch, of a duration before ``now`` or of a time.
 
     A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
-    ``2026-11-23T10:30``, with or without a zone) or of the day of ``now`` (``10:30``,
-    ``10:30:15``); without a zone it is in this host's.
+    ``2026-11-23T10:30``, with or without a zone) or on the day of ``now`` (``10:30``,
+    ``10:30:15``); without a zone it is in this host's zone.
     """
     from datetime import datetime
 
@@ -89,6 +89,8 @@ def parse_moment(text: str, now: float) -> float:
     try:
         if re.match(r"\d{4}-", word, re.ASCII):
             return datetime.fromisoformat(word).timestamp()
+        if re.fullmatch(r"\d{8}", word, re.ASCII):  # meant as a date, and not as 240 days or more
+            raise ValueError
         return now - parse_duration(word)
     except (InvalidConfiguration, ValueError, OverflowError):
         raise InvalidConfiguration(
@@ -111,9 +113,10 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
     """Return the absolute path of a SQLite registry URL, or None for a PostgreSQL URL.
 
     ``sqlite:///relative``, ``sqlite:////absolute``, ``sqlite:~/x`` and a plain path are accepted.
-    Relative paths start at ``base`` (default: the working directory). Otherwise raises
-    InvalidConfiguration; for text without a ``sqlite:`` prefix its message quotes at most a scheme,
-    because a password may be anywhere in the text.
+    Relative paths start at ``base`` (default: the working directory).
+
+    Raises InvalidConfiguration for anything else; for text without a ``sqlite:`` prefix its message
+    quotes at most a scheme, because a password may be anywhere in the text.
     """
     if url.startswith("sqlite:"):
         path = url[len("sqlite:") :]
@@ -159,13 +162,16 @@ def _check_plain_path(text: str) -> None:
 def normal_value(key: Key, value: str, base: str) -> str:
     text = value.strip()
     if key.kind == "duration":
-        parse_duration(text)
+        if parse_duration(text) < key.least:
+            raise InvalidConfiguration(
+                f"the duration {value!r} is too short", hint=f"write at least {key.least:g} s"
+            )
     elif key.kind == "boolean":
         return "true" if parse_boolean(text) else "false"
     elif key.kind == "int":
-        if not (text.isascii() and text.isdigit() and int(text) > 0):
+        if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text):
             raise InvalidConfiguration(
-                f"{value!r} is not a positive number", hint="write a number of at least 1"
+                f"{value!r} is not a positive number", hint="write a number from 1 to 999999999"
             )
         return str(int(text))
     elif key.kind == "choice":
@@ -186,9 +192,9 @@ def normal_value(key: Key, value: str, base: str) -> str:
 
 
 def _absolute(path: str, base: str | None) -> str:
-    """Return an absolute path; ``base`` is empty where the working directory is gone.
+    """Return an absolute path; an empty ``base`` means that the working directory is gone.
 
-    None means the working directory of the process, which only relative paths need.
+    A ``base`` of None is the working directory of the process, read only for relative paths.
     """
     absolute = os.path.normpath(os.path.join(base or "", os.path.expanduser(path)))
     if base is None and not os.path.isabs(absolute):

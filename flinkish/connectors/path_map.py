@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from posixpath import normpath
 from urllib.parse import unquote
 
 from flinkish.connectors.sources import normal_path
@@ -86,7 +87,9 @@ def _key(path: str) -> str:
 
 
 def _is_below(key: str, above: str) -> bool:
-    return key == above or key.startswith(f"{above}/")
+    """Return whether a place is another one or lies in it; ``/a/../b`` does not lie in ``/a``."""
+    rest = key.removeprefix(f"{above}/")
+    return key == above or (rest != key and normpath(rest).split("/")[0] != "..")
 
 
 def _like(old: str, new: str) -> str:

@@ -1,7 +1,7 @@
 """The entry point for ``spark-submit``: makes flinkish importable, then runs the bootstrap.
 
-The interpreter may belong to another virtual environment than the flinkish command (another Spark,
-another Python). So flinkish itself always comes from the installation that launched the job
+The interpreter may belong to a different virtual environment from the flinkish command's (another
+Spark, another Python). So flinkish itself always comes from the installation that launched the job
 (``FLINKISH_HOME``), and so do the few packages it needs (``FALLBACK``) where this interpreter lacks
 them. Only those names are looked up there: a whole foreign ``site-packages`` on ``sys.path`` would
 also provide a foreign pyspark or NumPy.

@@ -82,8 +82,8 @@ def _answer(call_path: str, argv: Sequence[str]) -> int:
 def _end_input() -> None:
     """Give the program a standard input that has ended.
 
-    ``spark-submit`` starts it with a pipe into which nobody writes, and that nobody closes: a
-    program that reads its standard input would wait for ever.
+    ``spark-submit`` starts the driver with a pipe that is never written to and never closed: a
+    program that reads its standard input would wait forever.
     """
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -91,10 +91,10 @@ def _end_input() -> None:
 
 
 def arrive(environ: MutableMapping[str, str]) -> None:
-    """Set what the JVM of a driver on a cluster was not given, and remove the file it came in.
+    """Set what the JVM of a driver on a cluster was not given, and remove the file that had it.
 
     A ``SparkConf`` reads the JVM's system properties (``SparkConf.loadFromSystemProperties``). The
-    jar that brought the job is in ``spark.jars``: Spark would give it to every executor.
+    jar that brought the job is taken out of ``spark.jars``: Spark would send it to every executor.
 
     Raises StorageError if the file cannot be removed.
     """

@@ -1,12 +1,12 @@
 """The ``__main__`` of the file that brings a job, or a bundled program, to a driver.
 
 Unpacks the file (:mod:`flinkish.launch.carried_job`) into a directory that only this user can read,
-and runs ``driver/__main__.py`` from there. For a job that is below the working directory, which the
-cluster manager removes; its parameters have secrets: they are not unpacked, and the file is
-removed. A bundle has none, and stays: it is started any number of times.
+and runs ``driver/__main__.py`` from there. A job's directory is below the working directory,
+which the cluster manager removes; its parameters contain secrets, so they are not unpacked, and the
+file is removed. A bundle has no secrets, and stays: it can be started many times.
 
 In a bundle this module is also ``flinkish/__init__.py``, for programs that import flinkish from the
-file (``spark-submit --py-files``). Imports the standard library alone: nothing else is there yet.
+file (``spark-submit --py-files``). Imports only the standard library: nothing else is there yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 #: To :mod:`flinkish.driver.bootstrap`: Spark's settings that this driver's JVM does not have, as
 #: JSON, and the name of the jar to leave out.
 SETTINGS_VARIABLE = "FLINKISH_CARRIED_CONF"
-#: To :mod:`flinkish.driver.bootstrap`: where the file was got from, and is to be removed.
+#: To :mod:`flinkish.driver.bootstrap`: where the file came from, and must be removed.
 ORIGIN_VARIABLE = "FLINKISH_CARRIED_FROM"
 #: To :mod:`flinkish.driver.bootstrap`: the program is a bundled one, which another launcher starts.
 BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
@@ -35,7 +35,7 @@ BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 PARAMETERS = "flinkish-job.json"
 
 
-#: What of the file is for imports from it, and for its parameters, and is not unpacked.
+#: Members that are not unpacked: those for imports from the file, and its parameters.
 _NOT_UNPACKED = ("__main__.py", "flinkish/__init__.py", PARAMETERS)
 
 
@@ -92,7 +92,8 @@ def _unpacked(archive: str) -> tuple[Any, str]:
 def become_flinkish(module: dict[str, Any]) -> None:
     """Make this module, imported from a bundle as ``flinkish``, the package that is in the file.
 
-    ``module`` are its globals. What flinkish needs and this interpreter lacks is found there too.
+    ``module`` has its globals. Packages that flinkish needs and this interpreter lacks come from
+    there too.
     """
     _, directory = _unpacked(os.path.dirname(os.path.dirname(module["__file__"])))
     package = os.path.join(directory, "home", "flinkish")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from flinkish.config import Config, parse_duration
 from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
-from flinkish.driver.requests.agent import Agent, jvm_lost
+from flinkish.driver.requests.agent import Agent, leave_without_jvm
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import (
@@ -72,7 +72,7 @@ def assemble(
     let_go: Callable[[], None] | None = None,
     shutdown_grace: float | None = None,
 ) -> tuple[Runtime, Agent, Hook]:
-    """Make what serves a job in its driver; nothing is started yet.
+    """Create the runtime, agent and hook of a job in its driver; nothing is started yet.
 
     ``let_go`` is that of the :class:`Agent`; ``shutdown_grace`` replaces the configured time.
     """
@@ -135,15 +135,13 @@ def conclude(
     if outcome.error is not None and runtime.ending is None:
         if runtime.fatal is None and print_error:
             print_traceback(outcome.error)
-        # A refusal is no fault of the program's code, and says itself what to do.
+        # A refusal is not a fault in the program's code, and says what to do.
         for place in own_places(outcome.error) if runtime.fatal is not None else ():
             log(f"job failed at {place}")
     runtime.program_ended()
     runtime.wait_for_requests()
     if runtime.session.jvm_is_gone():
-        _fail(runtime.registry, runtime.job_id, runtime.launch, jvm_lost())
-        # Without the JVM an orderly exit hangs: Py4J's threads would wait for it.
-        os._exit(1)
+        leave_without_jvm(runtime)
     error = runtime.fatal
     if error is None and runtime.ending is None and outcome.status == 0:
         try:
@@ -180,7 +178,7 @@ def conclude(
         )
     if error is not None:
         _fail(registry, job_id, runtime.launch, error)
-        return outcome.status or 1
+        return outcome.status & 0xFF or 1  # only this part reaches who waits for the process
     why = "program ended" if runtime.queries() else "program ended without starting a query"
     if runtime.session.ended_before_queries:
         why = ENDED_BEFORE_QUERIES

@@ -69,12 +69,12 @@ def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
     return ProgramOutcome(0)
 
 
-#: What Spark says of any query that failed, before it says why.
+#: Spark's text before the reason why a query failed.
 _WRAPPED = re.compile(r"\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: (?=\S)")
-#: What Spark 4 says when a batch whose state was not computed is to be committed with the ids of
-#: checkpoint format 2 (``StateStoreWriter``).
+#: Spark 4's error when it commits a batch whose state was not computed, with the ids of checkpoint
+#: format 2 (``StateStoreWriter``).
 _NO_STATE = re.compile(r"CheckpointInfo length: 0\b")
-#: The hint for it. Restored from the checkpoint, the query is asked about the batch of the sink.
+#: The hint for it. A restore from the checkpoint asks about the batch that the sink has.
 _SKIPPED = (
     "the batch ran without computing its state: its sink has it already, from a driver that was "
     "killed before Spark committed it, or a foreachBatch function does not read its frame. With "
@@ -82,7 +82,7 @@ _SKIPPED = (
     "status JOB, and start it from there with: flinkish run -s CHECKPOINT, which says what can be "
     "done with the batch"
 )
-#: The hint for a program that wants to be told something.
+#: The hint for a program that reads its standard input.
 _NO_INPUT = "a job has no standard input: give it what it needs as arguments or in a file"
 
 
@@ -126,7 +126,7 @@ def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def own_places(error: BaseException) -> list[str]:
-    """Return where in the program an error came up, outermost call first, a line for each call."""
+    """Return the program's calls that led to an error, one line each, outermost first."""
     return [
         f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line or ''}".rstrip(": ")
         for frame in _own_frames(error)

@@ -1,7 +1,8 @@
 """Read, write and rewrite Spark's streaming state.
 
-Of flinkish, the engine needs only :mod:`flinkish.checkpoint.format`, which parses and writes
-Spark's logs and schemas.
+Apart from the package's errors and annotations, the engine needs only
+:mod:`flinkish.checkpoint.format`, which parses and writes Spark's logs and schemas,
+:mod:`flinkish.avro` and :mod:`flinkish.storage`.
 
 Main entry points, available as names of this package (imported on first use), for local paths and
 for every URL that fsspec supports:

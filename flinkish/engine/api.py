@@ -72,7 +72,7 @@ def migrate_checkpoint(
     batch : int, optional
         A committed batch. Default: the newest.
     each : mapping, optional
-        Settings of single operators, by the operator's ordinal.
+        ``ordinal``, ``changes`` and ``name`` of single operators, by their old ordinal.
     root : str, optional
         The new checkpoint's location as Spark will name it. Default: the target's path or URL.
     progress : Progress, optional
@@ -211,12 +211,14 @@ def _operator(
     operators = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
     if operator not in operators:
         names = tuple(str(ordinal) for ordinal in sorted(operators))
-        raise NoSuchState(f"there is no operator {operator}: {', '.join(names) or 'none'}", names)
+        raise NoSuchState(
+            f"there is no operator {operator} (operators: {', '.join(names) or 'none'})", names
+        )
     return operators[operator]
 
 
 def _for_spark(target: StateTarget) -> str | None:
-    """Return Spark's name of a directory, or None; Spark calls ``s3://`` ``s3a://``."""
+    """Return a directory's location as Spark names it (``s3a://`` for ``s3://``), or None."""
     if isinstance(target, StorageDirectory):
         return f"file:{target.root}" if is_local(target.root) else for_spark(target.root)
     return None

@@ -1,4 +1,4 @@
-"""The engine's errors. Damage of files has those of the checkpoint's format."""
+"""The engine's errors; damaged files raise those of the checkpoint's format."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class CannotMigrate(EngineError):
     """The state cannot become the target state; the message says why and what to do."""
 
 
-#: What a retry of a task would meet again, other than an error of a storage.
+#: Errors that a retried task would meet again; storage errors are not among them.
 PERMANENT: Final = (EngineError, StateFormatError, CannotWrite)

@@ -31,7 +31,7 @@ with DAG(
         task_id="run",
         program="{{ params.program }}",
         name="{{ params.name }}",
-        resume=True,  # where the newest job of the name has ended
+        resume=True,  # from where the newest job with this name ended
         deferrable=True,
     )
     works = FlinkishJobSensor(

@@ -1,19 +1,19 @@
 """The file that brings a job to a driver in cluster mode: flinkish, the program, its parameters.
 
-Nothing of flinkish has to be installed on the nodes: one zip file holds the package, the packages
-that its driver needs (:data:`DISTRIBUTIONS`, :data:`OF_SCHEMES`) and the user's program. Python
-runs a zip file that has a ``__main__.py``, regardless of its suffix, so it can be the "program" of
-every cluster manager:
+flinkish need not be installed on the nodes: one zip file holds the package, the packages that its
+driver needs (:data:`DISTRIBUTIONS`, :data:`OF_SCHEMES`) and the user's program. Python runs a zip
+file that has a ``__main__.py``, regardless of its suffix, so it can be the "program" of every
+cluster manager:
 
-* YARN and Kubernetes: ``spark-submit`` uploads it as the Python program (``.py``) to a directory of
-  its own (YARN's is readable by its owner only);
+* YARN and Kubernetes: ``spark-submit`` uploads it as the Python program (``.py``) to a staging
+  directory (which only its owner can read on YARN);
 * standalone: ``spark-submit`` refuses Python programs in cluster mode, so it is submitted as the
   *jar* of Spark's own ``PythonRunner``, which runs a file in the driver's working directory, and
   that is where the worker puts the jar. The workers must reach it: it is written next to the job's
   checkpoints, and removed as soon as the driver runs.
 
-The parameters have the registry's URL and other secrets, which therefore never are on a command
-line or in an environment that others see.
+The parameters contain the registry's URL and other secrets, which therefore never appear on a
+command line or in an environment that others see.
 
 Sources: ``SparkSubmit.prepareSubmitEnvironment``, ``deploy.PythonRunner``,
 ``deploy.worker.DriverRunner`` (Spark 3.5 and 4.3).
@@ -24,6 +24,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 import tempfile
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,9 +41,9 @@ from flinkish.launch.deploy_mode import ClusterManager, manager_of
 from flinkish.messages.launch import Launch, Program, Secrets
 from flinkish.registry.jobs import JobRecord
 
-#: What a driver of flinkish needs that a node may lack, with all that it requires itself.
+#: Distributions that the driver needs and a node may lack; their requirements are added.
 DISTRIBUTIONS = ("fsspec", "fastavro", "psycopg", "psycopg-binary")
-#: The same for storages, by the schemes of the job's directories; the extras of pyproject.toml.
+#: The same for storage, by URL scheme of the job's directories; see the extras in pyproject.toml.
 OF_SCHEMES = {
     "s3": "s3fs",
     "hdfs": "hdfs-native",
@@ -66,9 +67,9 @@ def carried_job(
 ) -> Iterator[str]:
     """Write the file that carries one start of a job to its driver; yield its path or URL.
 
-    The file is removed at the end. For a standalone cluster its URL is readable by the workers;
-    otherwise it is written to ``log_directory``, from where the manager uploads it. ``secret`` are
-    the secrets, which the registry does not record. Raises LaunchFailed if it cannot be written,
+    The file is removed at the end. For a standalone cluster the workers can read its URL;
+    otherwise it is in ``log_directory``, from where ``spark-submit`` uploads it. ``secret`` has
+    the secrets, which the registry does not record. Raises LaunchFailed if it cannot be made,
     UsageError if a file of the launch cannot be brought to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
@@ -78,6 +79,12 @@ def carried_job(
     )
     try:
         data = archive(job, launch, url, secret, where if standalone else None)
+    except OSError as error:
+        raise LaunchFailed(
+            f"the file that brings the job to its driver could not be made: {error}",
+            hint="see that the program and its files exist and can be read",
+        ) from error
+    try:
         if standalone:
             _write_beside(where, data)
         else:
@@ -90,11 +97,19 @@ def carried_job(
             hint="see that the directory of the checkpoints and of the job's log can be written",
         ) from error
     finally:
-        remove(where)
+        # A store that is down must not hide why the driver ended, nor end the supervisor.
+        try:
+            remove(where)
+        except (OSError, StorageError) as error:
+            print(
+                f"flinkish: {where}, which contains the job's secrets, could not be removed: "
+                f"{error}",
+                file=sys.stderr,
+            )
 
 
 def example_of(launch: Launch, checkpoints: str, log_directory: str) -> str:
-    """Return the path or URL of the file, with X for what is different at each launch.
+    """Return the path or URL of the file, with X for the part that differs at each launch.
 
     ``checkpoints`` is the directory in which the job gets its own. Nothing is written.
     """
@@ -126,7 +141,7 @@ def _write_beside(where: str, data: bytes) -> None:
         storage.write_bytes(where, data)
         return
     os.makedirs(os.path.dirname(directory), exist_ok=True)
-    # The worker may be another user of the same group, which must reach the checkpoints too.
+    # The worker may run as another user of the same group, who must reach the checkpoints too.
     os.mkdir(directory, 0o750)
     with open(os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb") as file:
         file.write(data)
@@ -135,7 +150,7 @@ def _write_beside(where: str, data: bytes) -> None:
 def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: str | None) -> bytes:
     """Return the content of the file; see :func:`carried_job`.
 
-    ``origin`` is where the driver must remove it.
+    ``origin`` is the location from which the driver must remove it, if any.
     """
     import json
 
@@ -162,10 +177,10 @@ def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: s
 
 
 def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]]:
-    """Return a file that other launchers start: flinkish with a program, and what it holds.
+    """Return a bundle (flinkish with a program, for other launchers) and its distributions' names.
 
     Without a file or module the program is the launcher's first argument. ``schemes`` are those of
-    the storages that the driver uses. Nothing of the configuration is in it, and no secret.
+    the storages that the driver uses. It contains no configuration and no secrets.
     """
     import json
 
@@ -186,8 +201,11 @@ def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]
 
 
 def _new_archive(buffer: BytesIO) -> zipfile.ZipFile:
-    # A tenth larger than by zlib's default level, in half of the time.
-    return zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    # A tenth larger than at zlib's default level, in half the time. Reproducible images date files
+    # before 1980, where zip's time begins.
+    return zipfile.ZipFile(
+        buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
+    )
 
 
 def _main_source() -> bytes:
@@ -202,7 +220,7 @@ def _add_flinkish(target: zipfile.ZipFile, distributions: Sequence[str]) -> None
 
 
 def _add_program(target: zipfile.ZipFile, program: Program) -> list[str]:
-    """Add a program; return the words that start it, below the directory of the unpacked file."""
+    """Add a program; return the words that start it, a path relative to the unpacked file."""
     if program.application is None:
         return [] if program.module is None else ["--module", program.module]
     name = f"program/{os.path.basename(program.application)}"
@@ -272,7 +290,7 @@ _OF_EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)""")
 
 
 def _requirements(wanted: _Wanted) -> list[_Wanted]:
-    """Return what a distribution requires, without what is for other extras."""
+    """Return a distribution's requirements, without those of extras that are not wanted."""
     required = []
     for text in metadata.requires(wanted.name) or ():
         extra, match = _OF_EXTRA.search(text), _REQUIREMENT.match(text)

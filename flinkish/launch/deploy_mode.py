@@ -1,7 +1,7 @@
 """Where a job's driver runs: on this host (client mode), or on a node of the cluster. Pure.
 
-Spark's own setting ``spark.submit.deployMode`` decides. In cluster mode ``spark-submit`` stays
-until the application has ended; it reports to the supervisor instead of the driver's process.
+Spark's own setting ``spark.submit.deployMode`` decides. In cluster mode ``spark-submit`` runs
+until the application has ended; it reports to the supervisor in place of the driver's process.
 
 Sources: ``SparkSubmit.prepareSubmitEnvironment``; "Submitting Applications" of Spark's
 documentation; ``deploy.Client`` (standalone), ``deploy.yarn.Client``,
@@ -15,11 +15,11 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from flinkish.config import mask_secrets
+from flinkish.config import MASK, mask_secrets
 from flinkish.errors import UsageError
 from flinkish.messages.launch import Launch, is_pipeline
 
-#: Spark's key for it.
+#: Spark's key for the deploy mode.
 DEPLOY_MODE = "spark.submit.deployMode"
 
 
@@ -34,9 +34,9 @@ class ClusterManager(str, Enum):
 
 @dataclass(frozen=True)
 class Target:
-    """What one of Flink's deployment targets is with Spark; ``master`` begins Spark's master.
+    """Spark's counterpart of a deployment target of Flink; ``master`` begins Spark's master.
 
-    ``is_whole`` is set when that is the whole master, without an address.
+    ``is_whole`` is set when ``master`` is the whole of it, without an address.
     """
 
     master: str
@@ -62,8 +62,8 @@ TARGETS = {
 def of_target(name: str, master: str | None, mode: str | None) -> tuple[str, str]:
     """Return Spark's master and deploy mode for one of Flink's deployment targets.
 
-    ``master`` and ``mode`` are those that are given besides. Raises UsageError if they contradict
-    the target, it needs an address, or there is no such target.
+    ``master`` and ``mode`` are given in addition, or None. Raises UsageError if they contradict the
+    target, its address is missing, or there is no such target.
     """
     target = TARGETS.get(name.lower())
     if target is None:
@@ -140,7 +140,7 @@ def check_deploy_mode(launch: Launch, registry_url: str) -> None:
     """
     mode = launch.conf.get(DEPLOY_MODE, "client")
     if mode.lower() not in ("client", "cluster"):
-        raise UsageError(f"{DEPLOY_MODE}={mode} does not exist", hint="it is client or cluster")
+        raise UsageError(f"{DEPLOY_MODE}={mode} is not a deploy mode", hint="use client or cluster")
     if not is_cluster_mode(launch):
         return
     if is_pipeline(launch.application):
@@ -171,10 +171,12 @@ _SUBMITTED = re.compile(
     r"|State of (?:driver )?(?P<ended>driver-[\w-]+) is (?P<end>\w+)"
     r"|Deployed Spark application .* with application ID \S+"
     r" and submission ID (?P<pod>[\w.-]+:[\w.-]+) into Kubernetes"
-    r"|Application \S+ with application ID \S+ and submission ID (?P<gone>[\w.-]+:[\w.-]+) finished"
+    r"|Waiting for application .* with application ID \S+"
+    r" and submission ID (?P<awaited>[\w.-]+:[\w.-]+) to finish"
+    r"|Application .* with application ID \S+ and submission ID (?P<gone>[\w.-]+:[\w.-]+) finished"
 )
-#: The groups of it that name an application.
-_NAMES = ("driver", "application", "report", "ended", "pod", "gone")
+#: The groups of the pattern that name an application.
+_NAMES = ("driver", "application", "report", "ended", "pod", "awaited", "gone")
 _FINAL = frozenset({"FINISHED", "FAILED", "KILLED", "ERROR"})
 
 
@@ -210,4 +212,11 @@ def kill_command(launch: Launch, spark_home: str, application: str) -> list[str]
         application,
         "--master",
         master,
+        *(word for setting in _access_settings(launch) for word in ("--conf", setting)),
     ]
+
+
+def _access_settings(launch: Launch) -> list[str]:
+    """Return the settings by which ``spark-submit`` reaches Kubernetes; masked ones are lost."""
+    keys = ("spark.kubernetes.context", "spark.kubernetes.authenticate.submission.")
+    return [f"{k}={v}" for k, v in launch.conf.items() if k.startswith(keys) and v != MASK]

@@ -1,7 +1,7 @@
 """Child processes that nobody waits for: supervisors, and drivers that have answered.
 
-They may outlive this process. While it lives, it must wait for those that end, or they remain as
-zombies; a client may be a program that runs for months.
+They may outlive this process. While it lives, it must reap those that end, or they remain zombies:
+a client may be a program that runs for months.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _running: list[subprocess.Popen[bytes]] = []
 
 
 def leave(child: subprocess.Popen[bytes]) -> None:
-    """Wait no longer for ``child``: it may live on, and is reaped some time after its end.
+    """Stop waiting for ``child``, which may live on; a later call reaps it after its end.
 
-    Those that were left before and have ended by now are reaped.
+    Reaps children left earlier that have ended.
     """
     with _lock:
         _running.append(child)
@@ -29,7 +29,7 @@ def leave(child: subprocess.Popen[bytes]) -> None:
 
 @atexit.register
 def _let_go() -> None:
-    """Forget those that live on: Popen would warn of each that it is still running."""
+    """Forget those that live on, or Popen would warn that they are still running."""
     with _lock:
         for child in _running:
             if child.poll() is None:

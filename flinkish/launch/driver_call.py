@@ -1,6 +1,6 @@
-"""Run a driver for one answer: it reads the question from a file, writes another, and ends.
+"""Run a driver for one answer: it reads the question from a file, writes the answer, and ends.
 
-Nothing is registered, because there is no job. ``info`` and ``check`` describe a program like this,
+Nothing is registered, because there is no job. ``info`` and ``check`` describe a program this way,
 ``rehearse`` runs one on copies of state, ``migrate`` rewrites state, and ``state`` reads it.
 """
 
@@ -178,7 +178,7 @@ def _run(
             raise LaunchFailed(
                 f"the driver could not be started: {error.filename or command[0]}: "
                 f"{error.strerror}",
-                hint="see that it exists and may be executed",
+                hint="check that it exists and is executable",
             ) from error
         try:
             while not os.path.exists(answer_path(call)):

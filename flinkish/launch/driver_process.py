@@ -156,7 +156,7 @@ class DriverProcess:
         return self._end_requested
 
     def forget_secrets(self) -> None:
-        """Remove the files with its secrets, if the driver has not done so."""
+        """Remove the files with the driver's secrets, unless the driver has done so."""
         self._cleanup.close()
 
     def end_leftovers(self) -> None:
@@ -184,7 +184,7 @@ class DriverProcess:
             signal.setitimer(signal.ITIMER_REAL, TERMINATE_GRACE)
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
-        """Only record the signal: the driver has ended, and its group may be another by now."""
+        """Only record the signal: the driver has ended, and its group's id may have been reused."""
         self._end_requested = True
 
     def _enforce(self, _number: int, _frame: FrameType | None) -> None:
@@ -235,7 +235,7 @@ def how_it_ended(status: int) -> str:
         return f"was killed by {_signal_name(-status)}"
     number = _killed_child(status)
     # The JVM passes on its Python child's status, 128 + N when signal N ended it (PythonRunner).
-    child = f" (its Python was killed by {_signal_name(number)})" if number else ""
+    child = f" (its Python process was killed by {_signal_name(number)})" if number else ""
     return f"exited with status {status}{child}"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 
 from flinkish.launch.deploy_mode import Submission, submission_of
 from flinkish.launch.tracebacks import is_exception, last_traceback
@@ -41,7 +43,7 @@ def log_path(environ: Mapping[str, str], job_id: str) -> str:
 
 
 def open_log(path: str) -> int:
-    """Open a log for appending, made with mode 0600, and return the file descriptor."""
+    """Open a log for appending, created with mode 0600, and return the file descriptor."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
@@ -63,9 +65,10 @@ def submission_in(path: str | None) -> Submission | None:
 
 
 def last_lines(path: str, count: int) -> tuple[str, int]:
-    """Return the last ``count`` lines of a file and the file's size, without reading all of it.
+    """Return the last ``count`` lines of a file, and the offset at which they end.
 
-    Raises OSError.
+    That is the file's size, or the beginning of an incomplete character. Not all of the file is
+    read. Raises OSError.
     """
     block = 64 * 1024
     with open(path, "rb") as stream:
@@ -76,8 +79,10 @@ def last_lines(path: str, count: int) -> tuple[str, int]:
             position -= step
             stream.seek(position)
             data = stream.read(step) + data
-    lines = data.splitlines(keepends=True)
-    return b"".join(lines[len(lines) - min(count, len(lines)) :]).decode("utf-8", "replace"), end
+    lines = BytesIO(data).readlines()  # only a line feed ends one, as for a LogFilter
+    data = b"".join(lines[len(lines) - min(count, len(lines)) :])
+    text, length = codecs.utf_8_decode(data, "replace", False)
+    return text, end - (len(data) - length)
 
 
 class Follower:

@@ -61,7 +61,7 @@ def job_origin(
 
 
 def left_queries(registry: Registry, job: JobRecord) -> tuple[LeftOut, ...]:
-    """Return the queries that a savepoint of a job's checkpoints lacks, as it has not started them.
+    """Return the queries that a savepoint of a job lacks because the job has not started them.
 
     Their state is in what the job began with: in a savepoint, or in the checkpoints of earlier runs
     (``run --resume``).
@@ -89,11 +89,11 @@ def not_started(name: str, place: str) -> LeftOut:
 
 
 def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
-    """Return what ``run --resume`` restores: a job, and what that had not restored yet.
+    """Return what ``run --resume`` restores: a job, and what the job had not restored yet.
 
     A job may have ended before its program had started every query. The others resume from the job
-    that it was resumed from, or from the savepoint that it was restored from. Errors are those of
-    :func:`job_origin`; of earlier jobs only the checkpoints that are needed are read.
+    or savepoint that the ended job was restored from. Errors are those of :func:`job_origin`; only
+    the needed checkpoints of earlier jobs are read.
     """
     origin = job_origin(registry, job)
     resumed = resumed_runs(registry, job)

@@ -78,7 +78,7 @@ class Standing:
 def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
     """Return where the job of a name would resume; None if no run has committed a batch.
 
-    The run ``but`` does not count, and none that :func:`never_began`.
+    Runs that :func:`never_began` do not count, nor does the run ``but``.
     """
     seen: dict[str, Standing] = {}
 
@@ -92,13 +92,13 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
 
 
 def standing_of(registry: Registry, job: JobRecord) -> Standing:
-    """Return a run with what its checkpoints have now."""
+    """Return a run with the newest committed batches in its checkpoints now."""
     queries = registry.queries(job.job_id)
     return Standing(job, tuple(queries), {query.name: _committed(query) for query in queries})
 
 
 def never_began(registry: Registry, run: Standing) -> bool:
-    """Return whether a restored run has ended while its queries were held: it has done nothing.
+    """Return whether a restored run ended while its queries were held, with nothing done.
 
     Its checkpoints lack the state that has no owner.
     """
@@ -114,10 +114,10 @@ def _is_as_restored(query: QueryStatus, committed: int | None) -> bool:
 
 
 def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
-    """Return the newest run of a name that ended before it began with a savepoint, or None.
+    """Return the newest run of a name that ended before it started from a savepoint, or None.
 
-    Asked for a name that does not stand anywhere (:func:`standing`). Runs that ended after it
-    without a batch do not count: a plain ``run`` that was refused, for example.
+    For a name that has no :func:`standing`. Later runs without a batch do not count, such as a
+    plain ``run`` that was refused.
     """
     for job in newest_first(registry.jobs(name=name)):
         run = standing_of(registry, job)
@@ -129,7 +129,7 @@ def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
 
 
 def check_began(registry: Registry, job: JobRecord) -> None:
-    """Raise WrongState if the checkpoints of an ended job may lack state of what it was to restore.
+    """Raise WrongState if the checkpoints of an ended job may lack state that it was to restore.
 
     See :func:`never_began`.
     """
@@ -142,7 +142,7 @@ def check_began(registry: Registry, job: JobRecord) -> None:
         return
     raise WrongState(
         f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it had started "
-        f"from {spec.path}: its checkpoints may lack state that is there",
+        f"from {spec.path}: its checkpoints may lack state that the savepoint has",
         hint=f"use {spec.path} instead; or start it again with: flinkish restart {job.job_id}",
         job_id=job.job_id,
         state=job.state.value,
@@ -150,9 +150,9 @@ def check_began(registry: Registry, job: JobRecord) -> None:
 
 
 def check_stands(registry: Registry, job: JobRecord) -> None:
-    """Raise Superseded if the run from which a job resumes is not the newest of its name any more.
+    """Raise Superseded if the run from which a job resumes is no longer the newest of its name.
 
-    Asked by the new driver, while its job holds the name: another run may have begun and ended
+    The new driver calls this while its job holds the name: another run may have begun and ended
     between the choice of the run and the launch.
     """
     spec = job.launch.restore
@@ -160,9 +160,11 @@ def check_stands(registry: Registry, job: JobRecord) -> None:
         return
     newest = standing(registry, job.name, but=job.job_id)
     if newest is not None and newest.job.job_id != spec.job:
+        # The batch is unknown where its checkpoints are gone.
+        at = "" if newest.batch is None else f" to batch {newest.batch}"
         raise Superseded(
             f"job {job.name} ({job.job_id}) was to resume from job {spec.job}, but by now job "
-            f"{newest.job.job_id} has continued to batch {newest.batch}",
+            f"{newest.job.job_id} has continued{at}",
             hint="run the command again: it resumes from that one",
             job_id=newest.job.job_id,
             state=newest.job.state.value,
@@ -191,7 +193,7 @@ def runs_under_other_ids(
 ) -> list[KnownRun]:
     """Return the runs that went back to an earlier batch of a query, under another query id.
 
-    Also those that have resumed from them under that id, but not forks, which are meant to run
+    Includes runs that resumed from those under that id, but not forks, which are meant to run
     alongside the query. Only runs whose sink is written again are included: their rows count for
     the query. The job ``but`` does not count.
     """

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from flinkish.errors import LaunchFailed, StorageError
+from flinkish.errors import LaunchFailed, Locked, NameTaken, StorageError
 from flinkish.launch import detached, job_logs, secret_settings, spark_submit
 from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry, new_job_id
@@ -35,9 +35,9 @@ def new_job(
 ) -> JobRecord:
     """Return a job's first record, in the state INITIALIZING.
 
-    The job's checkpoints get a directory in ``checkpoints``. ``environ`` says where logs are; None
-    for a job whose launcher keeps them. ``now`` is in seconds since the epoch; without ``job_id`` a
-    new id is generated.
+    The job's checkpoints get a directory in ``checkpoints``. ``environ`` says where logs are; it is
+    None for a job whose launcher keeps them. ``now`` is in seconds since the epoch; without
+    ``job_id`` a new id is generated.
     """
     job_id = job_id or new_job_id()
     return JobRecord(
@@ -64,16 +64,21 @@ def launch_job(
     The supervisor has its own session, no terminal and no standard input: it and its driver keep
     running when the shell that launched them ends. The secret Spark settings of the launch are
     passed to the supervisor; in the registry they are masked. Raises NameTaken with
-    ``unique_name``; LaunchFailed if no process can be started, the job is then FAILED.
+    ``unique_name``; Locked if an upgrade has the name; LaunchFailed if no process can be started
+    (the job is then FAILED).
     """
     recorded = replace(job, launch=secret_settings.without_secrets(job.launch))
-    return _supervised(
-        registry,
-        url,
-        job,
-        environ,
-        lambda: registry.add_job(recorded, unique_name=unique_name),
-    )
+    try:
+        return _supervised(
+            registry,
+            url,
+            job,
+            environ,
+            lambda: registry.add_job(recorded, unique_name=unique_name),
+        )
+    except (NameTaken, Locked):  # there is no such job, whose log would be purged
+        secret_settings.remove(job.log_path)
+        raise
 
 
 def restart_job(
@@ -122,7 +127,10 @@ def _supervised(
                 start_new_session=True,
             )
         except OSError as error:
-            failed = LaunchFailed(f"no process could be started: {error.strerror}")
+            failed = LaunchFailed(
+                f"the job's supervisor could not be started: {error.strerror}",
+                hint="see what this user may start with: ulimit -a",
+            )
             registry.transition(
                 job.job_id, JobState.FAILED, failed.message, failure=failed.to_record()
             )

@@ -1,4 +1,4 @@
-"""What happens to a job that somebody wants to be told: the events, and when each is due. Pure."""
+"""The events of a job about which notices are sent, and when each is due. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, Request,
 
 
 class Event(str, Enum):
-    """The events; the values are the words that a command or a URL gets."""
+    """The events; a command or a URL gets their values."""
 
     FAILED = "job-failed"
     AGAIN = "job-running-again"
@@ -25,7 +25,7 @@ class Event(str, Enum):
 
 
 class NoticeDocument(TypedDict):
-    """What a command or a URL gets when something happens to a job."""
+    """The notice of an event as a command or a URL gets it."""
 
     event: Event
     job_id: str
@@ -52,10 +52,10 @@ class Notice:
 
 @dataclass(frozen=True)
 class JobView:
-    """What the registry says of a job at one time.
+    """What the registry says about a job at one time.
 
-    ``requests``: those that have finished lately. ``last_savepoint``: when the newest savepoint was
-    taken. ``now``: the time. Both are seconds since the epoch.
+    ``requests``: those that have finished recently. ``last_savepoint``: when the newest savepoint
+    was taken. ``now``: the time. Both are seconds since the epoch.
     """
 
     job: JobRecord
@@ -66,9 +66,9 @@ class JobView:
 
 
 class NoticeWatch:
-    """Compares one look at a job with the look before; each event is due once.
+    """Compares each view of a job with the previous one; each event is due once.
 
-    ``first`` is the look at the start: what has happened by then is known. ``max_age``: the seconds
+    ``first`` is the view at the start: events before it are never due. ``max_age``: the seconds
     after which a savepoint is overdue; None: never.
     """
 
@@ -82,7 +82,7 @@ class NoticeWatch:
         """Return what is due."""
         changed = list(self._changed(view.history))
         failed = any(notice.event is Event.FAILED for notice in changed)
-        # With a job its unfinished requests fail too, for the same reason.
+        # When a job fails, its unfinished requests fail too, for the same reason.
         return [*changed, *self._failed_savepoints(view, told=failed), *self._late(view)]
 
     def _changed(self, history: Sequence[JobStateChange]) -> Iterator[Notice]:
@@ -116,8 +116,8 @@ class NoticeWatch:
         since = max([*runs[-1:], view.last_savepoint or 0.0])
         if view.now - since > self._max_age and self._overdue != since:
             self._overdue = since
-            last = "has had no savepoint" if view.last_savepoint is None else "has had no other"
-            yield _at(view, Event.OVERDUE, f"it {last} for {view.now - since:,.0f} s")
+            last = "no savepoint" if view.last_savepoint is None else "no further savepoint"
+            yield _at(view, Event.OVERDUE, f"it has had {last} for {view.now - since:,.0f} s")
 
 
 def _has_run(history: Sequence[JobStateChange]) -> bool:

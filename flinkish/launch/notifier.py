@@ -2,8 +2,8 @@
 
 The settings ``notify.*`` come in variables of the environment, from whoever starts the supervisor:
 a URL may hold a token, so neither the registry nor a message has it. The thread looks at the
-registry now and then; neither the driver nor its restart waits for it. What cannot be delivered is
-a line in the job's log.
+registry now and then; neither the driver nor its restart waits for it. A failed delivery is a line
+in the job's log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOOK = 10.0
 #: Seconds that the supervisor waits at its end.
 _FAREWELL = 15.0
-#: Characters of a variable for the command.
+#: Largest number of characters in a variable for the command.
 _VALUE = 4000
 #: Bytes of a failed command's output that the log gets.
 _OUTPUT = 4096
@@ -45,7 +45,7 @@ _URL = re.compile(
 
 
 def supervisor_environment(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a supervisor: with the settings ``notify.*``, wherever set.
+    """Return a supervisor's environment, with the settings ``notify.*``, wherever they are set.
 
     :raises InvalidConfiguration: if one of them can never be used.
     """
@@ -70,7 +70,7 @@ class Addressees:
 
     @classmethod
     def of(cls, settings: Mapping[str, str | None]) -> Addressees | None:
-        """Return what settings say, by their keys; None if nobody is to be told.
+        """Return the addressees in settings, given by key; None if nobody is to be told.
 
         :raises InvalidConfiguration: if a value can never be used.
         """
@@ -98,7 +98,7 @@ class Addressees:
         try:
             return cls.of(settings)
         except InvalidConfiguration as error:
-            _say(f"nobody is told what happens to this job: {error.message}")
+            _say(f"no notices are sent about this job: {error.message}")
             return None
 
 
@@ -198,9 +198,9 @@ def notice_document(view: JobView, notice: Notice) -> dict[str, object]:
 def run_command(command: str, document: Mapping[str, object], timeout: float) -> None:
     """Run a line of shell with a notice as JSON on its standard input; OSError if it fails.
 
-    The error has the end of what it prints, which nothing else shows: in the job's log it would
-    stand where the reason of the driver's failure is looked for. What runs longer than ``timeout``
-    seconds is killed, with all that it has started.
+    The error ends with the command's last output, which is shown nowhere else: in the job's log it
+    could be taken for the reason of the driver's failure. After ``timeout`` seconds the command is
+    killed, with its process group.
     """
     import subprocess
     import tempfile
@@ -253,7 +253,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def post(url: str, document: Mapping[str, object], timeout: float) -> None:
-    """Post a notice as JSON; OSError if it is not taken. The error does not name the URL.
+    """Post a notice as JSON; OSError if it is not accepted. The error does not name the URL.
 
     A redirection is not followed: a POST would become a GET, and a token would go elsewhere. The
     answer's body is not read.
@@ -279,7 +279,7 @@ def post(url: str, document: Mapping[str, object], timeout: float) -> None:
         text = reason.strerror if isinstance(reason, OSError) else None
         raise OSError(text or type(reason).__name__) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
-        # The message of some has the URL.
+        # Some of their messages contain the URL.
         raise OSError(type(error).__name__) from None
 
 

@@ -28,7 +28,7 @@ def check_savable(
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],
 ) -> list[str]:
-    """Refuse (WrongState) a job that is not dead, or as :func:`left_without_batch` does."""
+    """Return what :func:`left_without_batch` does; raise WrongState for a job that is not dead."""
     if not job.state.is_final:
         raise WrongState(
             f"job {job.name} ({job.job_id}) is {job.state.value}: its driver takes its savepoints"
@@ -44,10 +44,10 @@ def left_without_batch(
 ) -> list[str]:
     """Return the names of queries without a batch, which a savepoint of a job's checkpoints omits.
 
-    By query name, ``facts`` are those that its driver recorded, ``committed`` the newest committed
-    batch in its checkpoint now. Raises WrongState if the job never had a query, NoCommittedBatch if
-    no query has committed a batch or a checkpoint is gone, and NotSavepointable as the driver
-    would.
+    ``facts`` (those that the driver recorded) and ``committed`` (the newest committed batch in the
+    checkpoint now) are by query name. Raises WrongState if the job never had a query,
+    NoCommittedBatch if no query has committed a batch or a checkpoint is gone, and NotSavepointable
+    as the driver would.
     """
     who = f"job {job.name} ({job.job_id})"
     purged = why_purged(job)

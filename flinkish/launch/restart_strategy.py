@@ -2,12 +2,13 @@
 
 They follow ``FixedDelayRestartBackoffTimeStrategy``, ``ExponentialDelayRestartBackoffTimeStrategy``
 and ``FailureRateRestartBackoffTimeStrategy`` of Flink, with Flink's keys and the defaults of Flink
-2. The default is ``none``: unlike a task of Flink, a driver that fails takes all of its job with
-it, and a program that was not written for that should not be repeated unasked.
+2. The default is ``none``: unlike a failed task in Flink, a failed driver ends the whole job, and
+a program that was not written for restarts should not be run again unasked.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,8 +48,8 @@ class ExponentialDelay:
     """Restarts after delays that grow until the job runs for ``reset`` seconds without a failure.
 
     ``initial`` and ``most`` are the first and the longest delay in seconds. ``jitter`` is the part
-    of the delay, 0 to 1, that is added or subtracted at random. After ``attempts`` failures without
-    such a reset the job is given up; None: never.
+    of the delay, 0 to 1, that is added or subtracted at random. After ``attempts`` restarts without
+    such a reset the job is given up; None: no limit.
     """
 
     initial: float
@@ -110,19 +111,30 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
             value = float(text(key))
         except ValueError:
             value = float("nan")
-        if not value >= least or (most is not None and value > most):
+        if not least <= value <= (sys.float_info.max if most is None else most):
             upper = "" if most is None else f" and at most {most:g}"
             raise InvalidConfiguration(
                 f"{key} is {text(key)!r}: a number of at least {least:g}{upper} is expected"
             )
         return value
 
+    def count(key: str, least: int) -> int:
+        try:
+            value = int(text(key))
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise InvalidConfiguration(
+                f"{key} is {text(key)!r}: a whole number of at least {least} is expected"
+            )
+        return value
+
     kind = name_of(options)
     if kind == "fixed-delay":
-        return FixedDelay(int(number(_FIXED + "attempts", 0)), seconds(_FIXED + "delay"))
+        return FixedDelay(count(_FIXED + "attempts", 0), seconds(_FIXED + "delay"))
     if kind == "failure-rate":
         return FailureRate(
-            int(number(_RATE + "max-failures-per-interval", 1)),
+            count(_RATE + "max-failures-per-interval", 1),
             seconds(_RATE + "failure-rate-interval"),
             seconds(_RATE + "delay"),
         )
@@ -135,7 +147,7 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
             multiplier=number(_EXPONENTIAL + "backoff-multiplier", 1),
             reset=seconds(_EXPONENTIAL + "reset-backoff-threshold"),
             jitter=number(_EXPONENTIAL + "jitter-factor", 0, 1),
-            attempts=None if text(attempts) == INFINITE else int(number(attempts, 1)),
+            attempts=None if text(attempts) == INFINITE else count(attempts, 1),
         )
     if kind == "none":
         return None
@@ -153,7 +165,7 @@ def name_of(options: Mapping[str, str]) -> str:
 def failed_state(options: Mapping[str, str]) -> JobState:
     """Return the state in which a driver leaves its failed job.
 
-    With a restart strategy that is FAILING: its supervisor decides what follows.
+    With a restart strategy it is FAILING: the job's supervisor decides what follows.
     """
     return JobState.FAILED if name_of(options) == "none" else JobState.FAILING
 
@@ -165,7 +177,7 @@ _LASTING = frozenset({2, 4, 5})
 def may_restart(failure: Mapping[str, object] | None, *, has_run: bool) -> bool:
     """Return whether restarting a failed job can help.
 
-    ``failure`` is a record of ``FlinkishError.to_record``. A job that was never RUNNING
-    (``has_run``) has a faulty program.
+    ``failure`` is a record of ``FlinkishError.to_record``. Without ``has_run`` (the job was
+    never RUNNING) its program is faulty.
     """
     return has_run and (failure or {}).get("code") not in _LASTING

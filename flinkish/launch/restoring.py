@@ -1,4 +1,4 @@
-"""The options of a restore, parsed and combined with the configuration for all who ask for one."""
+"""The options of a restore, parsed and combined with the configuration for all callers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def restore_spec(
 
 
 def well_typed(value: _T) -> _T:
-    """Return a program or options as they are decoded again; raise UsageError for other types.
+    """Return a program or options encoded and decoded; raise UsageError for wrong types.
 
     Python programs may give anything: a launch that cannot be decoded would make the registry
     unreadable.
@@ -154,7 +154,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
 def path_pair(value: str) -> tuple[str, str]:
     """Return the two paths of ``OLD=NEW``; UsageError if it has another form.
 
-    Paths may contain ``=`` (directories ``key=value``): then one that a path or URL follows counts.
+    Paths may contain ``=`` (directories ``key=value``): then the one before a path or URL counts.
     """
     places = [i for i, character in enumerate(value) if character == "="]
     if len(places) > 1:
@@ -192,7 +192,7 @@ def check_path_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], .
     for one, other in overlapping(located):
         raise UsageError(
             f"--map-path: {one} and {other} overlap, so that paths in both have two places",
-            hint="map directories of which none is in another one",
+            hint="map directories that do not contain each other",
         )
     return tuple(located)
 
@@ -206,14 +206,17 @@ def not_a_pair(value: str) -> UsageError:
     )
 
 
+_WHERE = "earliest, latest, timestamp:TIME, moved, offsets as JSON, or a file with them"
+
+
 def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the pairs of source and target of a restore, checked, with their files read.
 
     ``pairs`` are names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``,
     ``moved``, offsets as JSON, or the path of a file with offsets.
 
-    Raises UsageError if a source is named twice or not at all, a target says nothing, or a file
-    cannot be read.
+    Raises UsageError if a source is named twice or not at all, a target says nothing, or a file is
+    missing or invalid; StorageError if access to it is denied.
     """
     from flinkish.connectors.offsets import parse_target
 
@@ -233,8 +236,8 @@ def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def offset_pair(value: str) -> tuple[str, str]:
     """Return SOURCE and WHERE of ``SOURCE=WHERE``; UsageError when it is not of that form.
 
-    What a source reads has ``=`` in it, and so may JSON: offsets in place begin at the first
-    ``={``, else the last ``=`` separates.
+    SOURCE and JSON may contain ``=``: inline offsets begin at the first ``={``, else the last
+    ``=`` separates.
     """
     name, equals, where = value.partition("={")
     if equals and name.strip():
@@ -249,7 +252,7 @@ def no_offset_pair(value: str) -> UsageError:
     """Return the error for what is not SOURCE=WHERE."""
     return UsageError(
         f"{value!r} is not SOURCE=WHERE",
-        hint="write --set-offsets SOURCE=earliest, =latest, =timestamp:TIME, =moved or =FILE",
+        hint="write --set-offsets SOURCE=WHERE, where WHERE is " + _WHERE,
     )
 
 
@@ -262,7 +265,7 @@ def _offsets_text(where: str) -> str:
     except FileNotFoundError:
         raise UsageError(
             f"no file with offsets at {where}",
-            hint="--set-offsets takes earliest, latest, timestamp:TIME, JSON or a file with it",
+            hint="--set-offsets takes " + _WHERE,
         ) from None
     except PermissionError as error:
         from flinkish.storage import storage_error
@@ -293,8 +296,8 @@ _CHOICES = {"sink_ahead": SINK_MODES, "verify": VERIFY_LEVELS, "claim_mode": ("n
 def options_from(texts: Mapping[str, str]) -> RestoreOptions:
     """Return the options of a restore from text, by their names with dashes: ``sink-ahead``.
 
-    Several values are separated by commas, or a JSON list; pairs are ``OLD=NEW``. Raises UsageError
-    for an unknown option or a wrong value.
+    Several values are a JSON list, or separated by commas outside braces; pairs are ``OLD=NEW``
+    or ``SOURCE=WHERE``. Raises UsageError for an unknown option or a wrong value.
     """
     hints = get_type_hints(RestoreOptions)
     values: dict[str, Any] = {}
@@ -305,7 +308,7 @@ def options_from(texts: Mapping[str, str]) -> RestoreOptions:
             raise UsageError(f"a restore has no option {name!r}", hint=f"it has {names}")
         if option in _CHOICES and text not in _CHOICES[option]:
             raise UsageError(
-                f"the option {name} of a restore is {text!r}",
+                f"{text!r} is not a value of the restore option {name}",
                 hint=f"it takes {' or '.join(_CHOICES[option])}",
             )
         if hints[option] is bool:
@@ -325,7 +328,14 @@ def _words(text: str) -> tuple[str, ...]:
             return tuple(str(word) for word in json.loads(text))
         except ValueError as error:
             raise UsageError(f"{text!r} is not a JSON list: {error}") from error
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    words, depth = [""], 0
+    for char in text:
+        depth += (char == "{") - (char == "}")
+        if char == "," and depth <= 0:
+            words.append("")
+        else:
+            words[-1] += char
+    return tuple(word.strip() for word in words if word.strip())
 
 
 def uid_pair(value: str) -> tuple[str, str]:

@@ -65,8 +65,8 @@ def redaction_of(launch: Launch) -> re.Pattern[str] | None:
 def secrets_of(launch: Launch) -> dict[str, str]:
     """Return the Spark settings that are secret by their name, or whose value has a password. Pure.
 
-    Spark's rule (``Utils.redact``: its pattern is found in the key or in the value) holds for a
-    pattern of the user's, but not for paths, coordinates and classes.
+    Spark's rule (``Utils.redact``: its pattern is found in the key or in the value) applies to the
+    user's own pattern, except for values that are paths, coordinates or classes.
     """
     pattern = redaction_of(launch)
 
@@ -161,6 +161,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     Raises UsageError unless it is a file (or pipe) that only this user can read.
     """
     chmod = f"chmod 600 {quoted_path(path)}"
+    check = "check the path and its permissions"
     try:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
@@ -174,9 +175,9 @@ def read_arguments(path: str) -> tuple[str, ...]:
                 )
             data = file.read(_MAX_ARGUMENTS_BYTES + 1)
     except PermissionError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
+        raise StorageError(f"{path} cannot be read: {error.strerror}", hint=check) from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=check) from error
     if len(data) > _MAX_ARGUMENTS_BYTES:
         raise UsageError(f"{path} is too long for arguments", hint="one argument a line")
     try:
@@ -184,7 +185,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not valid UTF-8", hint="one argument a line") from error
     if "\x00" in text:
-        raise UsageError(f"{path} has a NUL in it", hint="one argument a line")
+        raise UsageError(f"{path} contains a NUL character", hint="one argument a line")
     return tuple(line.removesuffix("\r") for line in text.split("\n") if line.strip())
 
 
@@ -232,7 +233,7 @@ def with_arguments(argv: Sequence[str], environ: MutableMapping[str, str]) -> li
 def properties(settings: Mapping[str, str], defaults: str = "") -> str:
     """Return the text of a Java properties file: ``defaults``, then ``settings``. Pure.
 
-    ``defaults`` is a text of the same form. Of a repeated key the last one counts
+    ``defaults`` is a text of the same form. The last value of a repeated key counts
     (``java.util.Properties.load``).
     """
     lines = [defaults.rstrip("\n")] if defaults else []

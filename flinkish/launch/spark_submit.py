@@ -85,13 +85,16 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
 def pinned(
     launch: Launch, installation: Installation, environ: Mapping[str, str] | None = None
 ) -> Launch:
-    """Return the launch with the Spark, driver interpreter and redaction pattern that were found.
+    """Return the launch with the Spark, interpreters and redaction pattern that were found.
 
-    The redaction pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
+    An interpreter of the executors stays as it is named if it may be in an archive. The redaction
+    pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
     """
     complete = replace(launch, spark_home=installation.spark_home)
     if not is_cluster_mode(launch):
         complete = replace(complete, client_python=installation.driver_python)
+        if launch.python and not launch.archives:
+            complete = replace(complete, python=installation.worker_python)
     return with_redaction(
         complete, installation.spark_home, os.environ if environ is None else environ
     )
@@ -204,7 +207,12 @@ def _cluster_settings(launch: Launch) -> dict[str, str]:
             "spark.yarn.submit.waitAppCompletion": "true",
             "spark.yarn.maxAppAttempts": "1",
         },
-        ClusterManager.KUBERNETES: {"spark.kubernetes.submission.waitAppCompletion": "true"},
+        ClusterManager.KUBERNETES: {
+            "spark.kubernetes.submission.waitAppCompletion": "true",
+            # The status, by default logged every second, would push the pod's name out of the part
+            # of the log that is searched for it. An end is reported at once nevertheless.
+            "spark.kubernetes.report.interval": "1d",
+        },
     }[manager_of(launch)]
     if launch.python:
         settings["spark.pyspark.python"] = launch.python
@@ -225,7 +233,8 @@ def submission_environment(
     hidden = {FILE_VARIABLE, ARGUMENTS_VARIABLE, "FLINKISH_REGISTRY", "PYSPARK_DRIVER_PYTHON_OPTS"}
     kept = {key: value for key, value in without_notices(environ).items() if key not in hidden}
     log = os.path.join(os.path.dirname(os.path.abspath(__file__)), "submission-log4j2.properties")
-    options = f"{kept.get('SPARK_SUBMIT_OPTS', '')} -Dlog4j2.configurationFile={log}".strip()
+    own = f'-Dlog4j2.configurationFile="{log}"'  # Spark splits it like a shell
+    options = f"{kept.get('SPARK_SUBMIT_OPTS', '')} {own}".strip()
     return {**kept, "SPARK_HOME": installation.spark_home, "SPARK_SUBMIT_OPTS": options}
 
 
@@ -289,7 +298,7 @@ def driver_main() -> str:
 
 
 def fallback_path() -> str:
-    """Return the path of this interpreter's fsspec and fastavro, for drivers without."""
+    """Return the path of this interpreter's fsspec and fastavro, for drivers that lack them."""
     import importlib.util
 
     entries: list[str] = []
@@ -322,7 +331,7 @@ def is_local_master(launch: Launch) -> bool:
 
 
 def _check_pipelines(launch: Launch, spark_home: str) -> None:
-    """Refuse a pipeline where Spark has none."""
+    """Raise LaunchFailed for a pipeline if this Spark cannot run pipelines."""
     version = spark_version(spark_home)
     if not is_pipeline(launch.application) or version is None:
         return

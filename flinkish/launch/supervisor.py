@@ -4,7 +4,7 @@
 and error going to the job's log. It runs in a session of its own, so it outlives the terminal. The
 driver (``spark-submit``, its JVM, its Python) runs in a second session below it, which is one
 process group to signal. Nothing stays open during the wait: the registry is opened to read the
-launch and opened again when the driver has ended (and for looks of the notifier).
+launch and opened again when the driver has ended (and whenever the notifier looks).
 
 The driver normally records its own end. The supervisor records it when the driver could not
 (killed, crashed, never started), and starts the driver again where the job's restart strategy asks
@@ -37,7 +37,7 @@ from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.liveness import STALE, process_ref
+from flinkish.registry.liveness import process_ref, silence, silence_limit
 
 _T = TypeVar("_T")
 
@@ -50,7 +50,7 @@ _REMOTE_LOOK = 2.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one job; return 0 if its driver ended on its own with status 0, else 1."""
+    """Run one job; return 0 if its driver ended with status 0 or never started, else 1."""
     job_id = argv[0]
     secrets = secret_settings.take(os.environ)
     url = os.environ["FLINKISH_REGISTRY"]
@@ -91,7 +91,7 @@ def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bo
     registry = Registry.open(url, create=False)
     try:
         job = registry.supervise(job_id, process_ref())
-        if job is None:  # this process has started late, or slept, and the job has another by now
+        if job is None:  # this process started late, or slept, and the job has another one by now
             print(f"flinkish: another process supervises job {job_id}", file=sys.stderr)
             return False
         if job.state is JobState.CANCELLING:
@@ -131,10 +131,10 @@ def _has_ended(url: str, job_id: str) -> bool:
         if job.state.is_final or job.supervisor != process_ref():
             return True
         submission = job_logs.submission_in(job.log_path)
-        if submission is None or submission.has_ended:
+        # A driver that reports itself was submitted, whatever the log has kept of that.
+        if submission.has_ended if submission is not None else job.driver is None:
             return True
-        since = job.start_time if job.heartbeat is None else job.heartbeat
-        return registry.now() - since > STALE
+        return silence(registry, job, registry.now()) > silence_limit(job)
 
 
 def _record_end(
@@ -162,7 +162,7 @@ def _record_end(
         if job.state.is_final and not guessed:
             return None
         if end_requested:
-            lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended it")
+            lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended the driver")
             failure = lost.to_record()
         elif job.state is not JobState.FAILING or failure is None:
             failure = end_of(status, text, started=job.driver is not None).to_record()

@@ -1,4 +1,4 @@
-"""The end of a job's processes: waited for, or brought about when its driver does not answer."""
+"""The end of a job's processes: waited for, or forced when its driver does not answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flinkish.registry.waiting import wait_request
 
 #: Seconds that a driver that has claimed a plain cancel gets beyond twice its grace period.
 _ANSWER_SLACK = 20.0
-#: Seconds that the supervisor gets to end its driver, then the kernel.
+#: Seconds that the supervisor gets to end its driver, and that SIGKILL gets after that.
 _TERM_PATIENCE = 15.0
 _KILL_PATIENCE = 5.0
 #: Seconds that a cluster manager gets to take a command.
@@ -102,13 +102,28 @@ def can_kill(job: JobRecord) -> bool:
 
 
 def application_of(job: JobRecord) -> str | None:
-    """Return what the cluster calls the application of a job in cluster mode; None without one."""
+    """Return the cluster's id of a job's running application in cluster mode; None without one."""
     if not is_cluster_mode(job.launch):
         return None
     submission = job_logs.submission_in(job.log_path)
     if submission is not None and not submission.has_ended:
         return submission.application
     return None
+
+
+def _check_known(job: JobRecord) -> None:
+    """Raise LaunchFailed for a driver on the cluster of which the log does not say the id.
+
+    It would run on, and write, after the processes of this host were ended.
+    """
+    if not is_cluster_mode(job.launch) or job.driver is None or is_alive(job.driver) is False:
+        return
+    if job_logs.submission_in(job.log_path) is None:
+        raise LaunchFailed(
+            f"job {job.name} ({job.job_id}) cannot be ended: its driver on {job.driver.host} does "
+            "not answer, and the job's log does not name its application",
+            hint="end the application with the tools of its cluster",
+        )
 
 
 def kill_job(
@@ -122,38 +137,65 @@ def kill_job(
 
     Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
     then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
-    The cancel request is completed with the stop method ``kill``. Requires that :func:`can_kill` is
-    True for the job. Raises WaitTimeout if the processes survive SIGKILL, LaunchFailed if the
-    cluster manager does not end the application.
+    The cancel request is completed with the stop method ``kill`` once they were told to end.
+    Requires that :func:`can_kill` is True for the job. Raises WaitTimeout if the processes survive
+    SIGKILL, LaunchFailed if the cluster manager does not end the application, or its id is not
+    known, WrongState, before anything is changed, if a process belongs to another user.
     """
-    registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
-    registry.complete(request_id, RequestResult(stop_method="kill"))
+    _check_known(job)
     application = application_of(job)
+    if application is None:
+        _check_permitted(job)
+    registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
+    result = RequestResult(stop_method="kill")
     if application is not None:
         _kill_application(job, application)
+        registry.complete(request_id, result)
         final = registry.job(job.job_id)
         if not final.state.is_final:
             final = registry.transition(job.job_id, JobState.CANCELED, "its cluster has ended it")
         return final
     if job.launch.external is not None:
+        registry.complete(request_id, result)
         return _kill_attached(registry, job, sleep)
     group = _group(job.driver)
     if job.supervisor is not None and is_alive(job.supervisor):
-        os.kill(job.supervisor.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.kill(job.supervisor.pid, signal.SIGTERM)
     elif group is not None:
         _kill_group(group, signal.SIGTERM)
+    registry.complete(request_id, result)
     if not _gone(registry, job.job_id, _TERM_PATIENCE, sleep):
         if group is not None:
             _kill_group(group, signal.SIGKILL)
         if not _gone(registry, job.job_id, _KILL_PATIENCE, sleep):
             raise WaitTimeout(
                 f"the processes of job {job.name} ({job.job_id}) survive SIGKILL",
-                hint="the host may hang on storage: see ps",
+                hint="they may be blocked on storage: see their state with ps",
             )
     final = registry.job(job.job_id)
     if not final.state.is_final:
         final = registry.transition(job.job_id, JobState.CANCELED, "its processes were ended")
     return final
+
+
+def _check_permitted(job: JobRecord) -> None:
+    """Raise WrongState if a process of the job belongs to another user."""
+    for ref in (job.supervisor, job.driver):
+        if ref is None or not is_alive(ref):
+            continue
+        try:
+            os.kill(ref.pid, 0)
+        except ProcessLookupError:
+            continue
+        except PermissionError as error:
+            raise WrongState(
+                f"the driver of job {job.name} ({job.job_id}) does not answer, and its process "
+                f"{ref.pid} belongs to another user",
+                hint="cancel the job as that user",
+                job_id=job.job_id,
+                state=job.state.value,
+            ) from error
 
 
 def _kill_attached(registry: Registry, job: JobRecord, sleep: Callable[[float], None]) -> JobRecord:
@@ -173,12 +215,13 @@ def _kill_attached(registry: Registry, job: JobRecord, sleep: Callable[[float], 
             return final
     raise WaitTimeout(
         f"the driver of job {job.name} ({job.job_id}) survives SIGKILL",
-        hint="the host may hang on storage: see ps",
+        hint="it may be blocked on storage: see its state with ps",
     )
 
 
 def _kill_application(job: JobRecord, application: str) -> None:
     """Make the cluster manager end a job's application. Raises LaunchFailed."""
+    import shlex
     import subprocess
 
     installation = spark_submit.resolve(job.launch, os.environ)
@@ -197,13 +240,13 @@ def _kill_application(job: JobRecord, application: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LaunchFailed(
             f"the cluster manager could not be asked to end {application}: {error}",
-            hint=f"end it with: {' '.join(command)}",
+            hint=f"end it with: {shlex.join(command)}",
         ) from error
     if process.returncode != 0:
         lines = process.stdout.decode("utf-8", "replace").strip().splitlines() or ["no output"]
         raise LaunchFailed(
-            f"the cluster manager does not end {application}: {lines[-1]}",
-            hint=f"end it with: {' '.join(command)}",
+            f"the cluster manager did not end {application}: {lines[-1]}",
+            hint=f"end it with: {shlex.join(command)}",
         )
 
 
@@ -239,8 +282,8 @@ def _gone(registry: Registry, job_id: str, patience: float, sleep: Callable[[flo
 def wait_until_gone(registry: Registry, job: JobRecord, patience: float = _GONE_PATIENCE) -> None:
     """Wait until an ended job has no process left: a driver records its end before it exits.
 
-    ``patience`` is in seconds. Raises WrongState if the job was restarted meanwhile, or a process
-    of it does not end.
+    ``patience`` is in seconds. Raises WrongState if the job was restarted meanwhile, or one of its
+    processes does not end.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -266,7 +309,7 @@ def _held(job: JobRecord, ref: ProcessRef) -> WrongState:
     hint = f"follow it with: flinkish status {job.job_id}"
     if ref != job.supervisor:
         text = f"{who} its driver, process {ref.pid}, has not"
-        hint = "try again when that is gone, or end it"
+        hint = "try again when the process is gone, or end it"
     elif is_stopped(ref):
         text = (
             f"{who} its supervisor, process {ref.pid}, is stopped by a signal: when it "

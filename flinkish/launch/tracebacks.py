@@ -12,6 +12,9 @@ _IN_GROUP = " |+"
 #: The line of an exception: a dotted class name, then its message.
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*|$)")
 
+#: That of a class in lower case (``socket.gaierror``); other text may look like it.
+_LOWER_CASE = re.compile(r"(?:[A-Za-z_]\w*\.)+[a-z]\w*(?:: .*|$)")
+
 
 @dataclass(frozen=True)
 class Traceback:
@@ -37,7 +40,7 @@ class Traceback:
         return inner[starts[-1] :] if starts else ()
 
 
-#: Where Spark adds to a query's error its offsets, its state and its plan.
+#: Where Spark adds the query's offsets, state and plan to its error.
 _ON_THE_QUERY = "=== Streaming Query ==="
 #: Where PySpark adds Java's stack.
 _JAVA = "JVM stacktrace:"
@@ -117,12 +120,13 @@ def _indent(line: str, *, embedded: bool = False) -> int | None:
 
 
 def _below(lines: Sequence[str], start: int, indent: int) -> Traceback | None:
-    frames = []
+    frames: list[str] = []
     for index in range(start, len(lines)):
         line = lines[index][indent:].rstrip()
         if _indent(line) is not None:
             return None
+        follows_frame = bool(frames) and frames[-1][:1].isspace()
         frames.append(line)
-        if line and not line[0].isspace() and is_exception(line):
+        if is_exception(line) or (follows_frame and _LOWER_CASE.match(line)):
             return Traceback(tuple(frames), index + 1)
     return None

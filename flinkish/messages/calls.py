@@ -1,7 +1,7 @@
 """The calls of a driver that runs no job, and its answers.
 
 The question is in a file that only its owner can read, and that the driver removes as soon as it
-has read it: the configuration may have passwords in it, and a variable's size is limited. The
+has read it: the configuration may contain passwords, and a variable's size is limited. The
 driver writes the answer next to it.
 """
 
@@ -49,7 +49,7 @@ class KnownRun:
     begun_batch
         The newest batch that its offset log has planned, where that is known.
     since
-        The batch after which it went on under another query id; ``last_batch`` counts from there.
+        The batch after which it continued under another query id; ``last_batch`` counts from there.
         None for a run of the query's own id.
     """
 
@@ -91,12 +91,12 @@ class KnownWriter:
 
 @dataclass(frozen=True)
 class JobOrigin:
-    """A job whose checkpoints stand for a savepoint of it, as the registry knows it.
+    """A job whose checkpoints take the place of a savepoint, as the registry knows it.
 
     Attributes
     ----------
     running
-        Whether it continues while the plan is made: the plan is that of its end now.
+        Whether it is still running: the plan is then made as if it ended now.
     working_directory
         Where relative paths of its program start.
     queries
@@ -104,13 +104,13 @@ class JobOrigin:
     left_out, complete
         As in a savepoint.
     began_with
-        The savepoint that the job was restored from, if it was ended before all queries of that
-        had been started; else empty.
+        The savepoint that the job was restored from, if the job ended before all queries of that
+        savepoint had been started; else empty.
     claimed
-        Whether the job was to delete ``began_with`` as soon as it needed it no more.
+        Whether the job was to delete ``began_with`` once it no longer needed it.
     taken
-        The names of the queries of ``began_with`` that are not needed any more; None is that of a
-        plain checkpoint.
+        The names of the queries of ``began_with`` that are no longer needed; None stands for the
+        query of a plain checkpoint.
     """
 
     job_id: str
@@ -166,7 +166,7 @@ class Described:
     Attributes
     ----------
     queries
-        Its queries as ``flinkish.driver.plan.planned_queries.query_record`` describes them.
+        The queries as ``flinkish.driver.plan.planned_queries.query_record`` describes them.
     plan
         The plan of the restore, if one was requested.
     """
@@ -186,7 +186,7 @@ class RehearsalTask:
     directory
         The directory for all that is written, checkpoints and output; it is removed at the end.
     drop_output
-        Whether the output of every query goes nowhere, also that of file sinks.
+        Whether the output of every query is discarded, even that of file sinks.
     """
 
     question: RestoreQuestion

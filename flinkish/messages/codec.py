@@ -65,7 +65,7 @@ def version_of(cls: type) -> int:
 
 
 def decode(cls: type[_T], document: object) -> _T:
-    """Decode the JSON data of :func:`encode`, also from an older flinkish.
+    """Decode the JSON data of :func:`encode`, even from an older flinkish.
 
     Raises UnsupportedFormat if a newer flinkish wrote the document; Corrupt if the document does
     not fit the class; the message names the place.

@@ -1,13 +1,13 @@
 """JSON Schema of the documents that :mod:`.codec` writes, made from their types. Pure.
 
-A document is a dataclass or a ``TypedDict``; both may contain the other, and every type that the
+A document is a dataclass or a ``TypedDict``; each may contain the other, and every type that the
 codec knows. What a schema says of a field comes from the type's docstring (its sections
 ``Parameters`` and ``Attributes``) and from ``Annotated``: a text describes it, a :class:`Format`
 names its form.
 
-A schema accepts unknown keys, because a later flinkish may add some. A document that may be one of
-several is told apart by the keys that only the others must have; one that another may have is no
-proof, as a later flinkish may add it here too.
+A schema accepts unknown keys, because a later flinkish may add some. Of several possible documents,
+each refuses the keys that others require and that it lacks; it accepts their optional keys, as a
+later flinkish may add them here too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def schema_of(documents: Sequence[type], envelope: type, *, title: str) -> Schem
     documents
         Dataclasses or TypedDicts, the most frequent first.
     envelope
-        A TypedDict of the keys that each of them has too.
+        A TypedDict of the keys that all of them have.
     title
         What the document is.
 
@@ -62,7 +62,7 @@ def schema_of(documents: Sequence[type], envelope: type, *, title: str) -> Schem
 
 
 def members(document: type) -> Iterator[tuple[str, Any, bool]]:
-    """Yield key, type and whether it is always there, of each field of a document's type."""
+    """Yield the key and type of each field of a document's type, and whether it is always there."""
     hints = get_type_hints(document, include_extras=True)
     if is_dataclass(document):
         for each in fields(document):
@@ -166,9 +166,9 @@ class _Definitions:
 
 
 def _described(document: type) -> Mapping[str, str]:
-    """Return what a docstring says of the fields, by name; of the whole under the empty name."""
+    """Return a docstring's text on each field, by name, and its summary under the empty name."""
     text = document.__dict__.get("__doc__") or ""
-    if text.startswith(f"{document.__name__}("):  # dataclass has made it of the signature
+    if text.startswith(f"{document.__name__}("):  # dataclass has made it from the signature
         return {}
     lines = inspect.cleandoc(text).split("\n")
     described = {"": " ".join(_paragraph(lines))}

@@ -29,8 +29,7 @@ class RestoreSpec:
     parallelism
         The number of state partitions; None for the savepoint's.
     expected
-        The plan that was shown to the user, that of all queries: the restore must have the
-        same plan.
+        The plan of all queries that was shown to the user: the restore must have the same plan.
     job
         The id of the ended job whose checkpoints are restored instead of a savepoint (``run
         --resume``).
@@ -89,8 +88,8 @@ class Program:
         The Python interpreter of the executors' workers (``-pyexec``), and of the driver
         (``-pyclientexec``).
     py_files, archives, jars, packages
-        Accompanying files: files for imports, archives, jars, Maven coordinates. One item may be
-        several, separated by commas.
+        Accompanying files: files for imports, archives, jars, Maven coordinates. One item may
+        name several, separated by commas.
     conf
         Spark's settings.
     secret_arguments
@@ -115,7 +114,7 @@ class Program:
 
 @dataclass(frozen=True)
 class ExternalLauncher:
-    """What started a driver that flinkish did not start, and attached to.
+    """What started a driver that flinkish did not start but attached to.
 
     Attributes
     ----------
@@ -149,7 +148,7 @@ class Launch(Program):
     named
         Whether the user has named the job, so that its runs belong together.
     external
-        What started the driver, if that was not flinkish: nothing can start it again then.
+        What started the driver, if not flinkish; such a job cannot be started again.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -164,7 +163,7 @@ class Launch(Program):
     def default_name(self) -> str:
         """The stem of the program's file name, or the last part of its module's name.
 
-        For a pipeline whose specification has Spark's name for it, that of its directory.
+        For a pipeline whose specification has Spark's default name, the name of its directory.
         """
         if self.application is None:
             return str(self.module).rpartition(".")[2]

@@ -2,8 +2,8 @@
 
 The planner (:mod:`flinkish.restore.plan`) makes it in the driver. Each query of a job keeps its
 part in the registry, ``flinkish check --json`` prints it, and ``check -o`` saves it. Each class is
-a part of that document, with its keys in their order. Whoever adds one raises the ``VERSION`` of
-the documents with a plan in them (:class:`~flinkish.messages.queries.QueryStatus`,
+a part of that document, with its keys in their order. Adding a key means raising the ``VERSION`` of
+the documents that contain a plan (:class:`~flinkish.messages.queries.QueryStatus`,
 :class:`~flinkish.messages.launch.Launch`).
 """
 
@@ -47,7 +47,7 @@ class StateChange:
     advice
         What the user can do.
     partial
-        Whether keys or rows from before cannot have the full answer, so that the user has to agree.
+        Whether results for existing keys or rows may be incomplete: the user has to consent.
     """
 
     store: str
@@ -75,8 +75,8 @@ class Check:
     Attributes
     ----------
     batches
-        For a Kafka sink, how many batches at most are written to it again; None when nobody knows,
-        as a job continues. -1 for all other checks.
+        For a Kafka sink, how many batches at most are written to it again; None if unknown because
+        a job continues. -1 for all other checks.
     query
         The query that it is about; None for the whole restore.
     """
@@ -100,7 +100,7 @@ class Move:
     after
         None for a partition that is not read any more.
     skipped, repeated
-        The rows, at most, that are never read, and that are read again.
+        How many rows at most are never read, and how many are read again.
     """
 
     topic: str
@@ -146,7 +146,7 @@ class QueryRow:
         The name of the saved query that it continues from; None for an empty start, and for the one
         query of a plain checkpoint.
     from_batch
-        The batch that was saved of that query; None for an empty start.
+        The saved batch of that query; None for an empty start.
     batch_id
         The batch that it continues from, in its own numbers; None if it is not restored.
     writes
@@ -239,11 +239,11 @@ class SourceRow:
     text, advice
         A sentence, and what the user can do.
     lost_rows, repeated_rows
-        How many rows at most are never read, or read again, where that is the matter and known.
+        How many rows at most are never read, or read again; None if that is unknown or no issue.
     set_to
         The position that replaces the saved one (``--set-offsets``).
     moves
-        What becomes of the partitions of Kafka then.
+        What then happens to Kafka's partitions.
     """
 
     query: str | None
@@ -302,7 +302,7 @@ class SinkRow:
 
 @dataclass(frozen=True)
 class PinRow:
-    """A setting that the savepoint pins, and for which the program asks another value.
+    """A setting that the savepoint pins, and for which the program requests another value.
 
     Attributes
     ----------
@@ -351,21 +351,21 @@ class SparkVersions:
 class RestorePlan:
     """The plan of a restore.
 
-    It may be one query's part of it.
+    It may cover only one query.
 
     Attributes
     ----------
     exit_code
-        That of ``flinkish check``.
+        The exit code of ``flinkish check``.
     savepoint
-        Its location, in the plan of a check; None for one from a job, and empty in what a driver
-        makes.
+        Its location, in the plan of a check; None if the restore is from a job. Empty in a plan
+        that a driver makes.
     version
         What the version matrix says, in the plan of a check.
     complete
-        Whether it is that of all queries, so that non-restored state counts.
+        Whether it covers all queries, so that non-restored state counts.
     job_id, name, state
-        The job from which a check has planned.
+        The job whose restore a check has planned.
     """
 
     verdict: PlanVerdict = "ok"

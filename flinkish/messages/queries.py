@@ -53,14 +53,13 @@ class QueryStatus:
     plan
         Its part of the restore plan, or the plan of all queries.
     waits_for_input
-        Whether its newest look for input has found none, and it computes no batch; None if that
-        is not known.
+        Whether it found no input when it last looked, and computes no batch; None if unknown.
     trigger_interval
         The seconds from one look for input to the next; 0 if it looks all the time.
     last_batch_end
-        When the newest batch of this driver ended, ISO 8601; None before it.
+        When the newest batch of this driver ended, ISO 8601; None if it has ended none.
     own_location
-        The checkpoint location that the program gives, as it writes it; empty if it gives none.
+        The checkpoint location, as the program writes it; empty if it gives none.
         A restored query has its checkpoint elsewhere.
     waited_until
         When the driver last saw it wait for input, or held for a savepoint, ISO 8601; None if
@@ -108,7 +107,7 @@ class QueryStatus:
 
     @property
     def first_batch(self) -> int:
-        """The first batch of its own: the one after the restore, else 0."""
+        """The first batch after the restore; 0 without a restore."""
         return 0 if self.restored_batch is None else self.restored_batch + 1
 
     @property

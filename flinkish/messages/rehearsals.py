@@ -55,7 +55,7 @@ class RehearsedQuery:
     Attributes
     ----------
     restored_batch
-        The batch that it went on from; None when it began empty.
+        The batch that it continued from; None if it began empty.
     error
         Why it failed: the message of Spark's error.
     failed_batch
@@ -63,9 +63,9 @@ class RehearsedQuery:
     late
         Whether it was not finished in time.
     rows_per_second
-        Input rows by the time of the batches (:func:`rate_of`).
+        Input rows per second of the batches (:func:`rate_of`).
     job_rows_per_second
-        The input rows a second that the job's own query processes; None without a running job.
+        The input rows per second that the job's query processes; None without a running job.
     """
 
     name: str
@@ -90,7 +90,7 @@ class RehearsedQuery:
 
 
 def rate_of(batches: Sequence[RehearsedBatch]) -> float | None:
-    """Return the input rows a second of batches; None without input. Pure.
+    """Return the input rows per second of batches; None without input. Pure.
 
     The first batch, for which Spark compiles the query, counts only where it is alone.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from flinkish.annotations import public_evolving
 from flinkish.messages.codec import OMIT_DEFAULT
 
-#: The trigger of a savepoint that was taken of checkpoints without a driver.
+#: The trigger of a savepoint that was taken from checkpoints without a driver.
 TRIGGER_OFFLINE = "offline"
 
 
@@ -80,7 +80,7 @@ class SavepointArguments:
     full
         Whether it shares no files with an earlier savepoint.
     drain
-        Whether a stop emits first what waits for the watermark.
+        Whether a stop first emits what waits for the watermark.
     together
         The id of the ``stop --all`` that a stop is a part of.
     """
@@ -123,7 +123,7 @@ class LeftOut:
     Attributes
     ----------
     pending
-        Whether it has yet to commit its first batch. Else it had ended without one.
+        Whether it has yet to commit its first batch; otherwise it had ended without one.
     """
 
     query: str

@@ -33,10 +33,10 @@ class RestoreOptions:
         ``old``, a uid or an operator id (32 hex digits in any case) of the savepoint. No state and
         no uid occurs twice.
     path_map
-        Pairs (old, new) of locations: what the savepoint names in ``old`` is in ``new`` now. None
-        lies in another one of its side.
+        Pairs (old, new) of locations: what the savepoint names in ``old`` is in ``new`` now. No
+        ``old`` lies within another ``old``, and no ``new`` within another ``new``.
     reset_sources
-        Sources that start from scratch, by uid or by what they read; behind ``QUERY/`` one of that
+        Sources that start from scratch, by uid or by what they read; after ``QUERY/`` one of that
         query of the program.
     sink_ahead
         For a sink that has later batches, one of :data:`SINK_MODES`: ``rebase`` continues after

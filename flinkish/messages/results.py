@@ -79,7 +79,7 @@ class Bundle:
     program : str or None
         The program in it; None if the launcher names it.
     packages : tuple of str
-        The distributions in it, beside flinkish.
+        The distributions in it, besides flinkish.
     platform : str
         Where their compiled parts run.
     """

@@ -1,4 +1,4 @@
-"""The record of an upgrade in the registry: what is to be done, and how far it is."""
+"""The record of an upgrade in the registry: what is to be done, and how far it has got."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class UpgradeKind(str, Enum):
     """How the new program takes over from the old job.
 
     IN_PLACE: the old job is stopped, then the new program started. HANDOVER: the driver of the new
-    program is there before. SHADOW: the new program runs beside the old job, on a copy of its
-    state, until somebody decides.
+    program is started before that. SHADOW: the new program runs beside the old job, on a copy of
+    its state, until the user decides.
     """
 
     IN_PLACE = "in-place"
@@ -31,10 +31,10 @@ class UpgradeState(str, Enum):
     """What is done next in an upgrade, or how it ended.
 
     STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, to
-    ROLLED_BACK. ABANDONED: the old job was never stopped. A handover begins with PREPARING: the
-    driver of the new program starts beside the old job. A shadow begins with SAVING, a savepoint of
-    the job, which keeps running; it is SHADOWING until the user decides, and PROMOTING when the old
-    job is stopped for it.
+    ROLLED_BACK. ABANDONED: the old job was never stopped, or a shadow ended after its job had been
+    stopped for it. A handover begins with PREPARING: the driver of the new program starts beside
+    the old job. A shadow begins with SAVING, a savepoint of the job, which keeps running; it is
+    SHADOWING until the user decides, and PROMOTING when the old job is stopped for it.
     """
 
     PREPARING = "PREPARING"
@@ -75,12 +75,12 @@ class FleetOutcome(str, Enum):
 
 @dataclass(frozen=True)
 class Health:
-    """When a new program counts as well.
+    """When a new program counts as healthy.
 
     Attributes
     ----------
     batches
-        How many batches every query has to commit; 0: it has to start its queries.
+        How many batches every query has to commit; 0: the queries only have to start.
     timeout
         The seconds that it gets for its start, and again for these batches.
     """
@@ -108,9 +108,9 @@ class Upgrade:
     target
         The directory of the savepoint.
     timeout
-        Seconds that the job's savepoint may take, and its end where it is stopped, in all.
+        Seconds that the job's savepoint, and its end if it is stopped, may take in all.
     request_id
-        The request that stops the old job; of a shadow first the one that saves it.
+        The request that stops the old job; for a shadow, first the one that saves it.
     savepoint
         The savepoint that the new program continues from.
     new_job_id, old_again_id

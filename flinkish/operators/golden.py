@@ -115,13 +115,14 @@ def unchecked(data: Mapping[str, Any]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    Returns 0 if all ids match (v3: if all could be computed), 1 if not, 2 for a file that cannot be
-    read.
+    Returns 0 if all ids match (v3: if all could be computed), 1 if not or if there was nothing to
+    compare, 2 for a file that cannot be read, 141 if the reader closed the pipe.
     """
     parser = argparse.ArgumentParser(
         prog="python -m flinkish.operators.hasher",
         description="Compare operator ids with those that Flink computed, or print those of v3.",
-        epilog="exit status: 0 all match, 1 some differ, 2 the file cannot be read",
+        epilog="exit status: 0 all match, 1 some differ or nothing was checked, 2 the file "
+        "cannot be read",
     )
     parser.add_argument("file", metavar="FILE.json", help="graphs and uids; may be gzipped")
     parser.add_argument(

@@ -153,8 +153,8 @@ class NodeIdentity:
     Attributes
     ----------
     generated_v3
-        The v3 id it would have without its uid: it finds the state of a program from before it had
-        uids.
+        The v3 id it would have without its uid, under which state from before the program had uids
+        is found.
     user_hash
         The uid hash, if any.
     """
@@ -237,6 +237,6 @@ def _refuse_foreign_hashes(
             raise HashCollision(
                 f"The uid hash {hashes[key]} of operator {node.describe()} is the operator id "
                 f"of {owner.describe()}",
-                hint=f'give "{owner.name}" a uid, then its id is another one',
+                hint=f'give "{owner.name}" a uid, so that its id changes',
                 operators=[node.name, owner.name],
             )

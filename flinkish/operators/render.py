@@ -68,7 +68,7 @@ def dot(
 
 
 def digraph(subgraphs: Sequence[str]) -> str:
-    """Return the graph of a program, of the :func:`dot` of each of its queries."""
+    """Return the graph of a program from the :func:`dot` of each of its queries."""
     return "\n".join(["digraph operators {", "  rankdir=LR;", *subgraphs, "}"])
 
 

@@ -91,7 +91,7 @@ class Dependence:
     expression
         The expression that depends on it.
     certain
-        Whether another value gives other keys or values. If not, that depends on the data: on
+        Whether another value always changes keys or values. If not, it depends on the data: on
         texts that may name their zone, on values that do not fit.
     """
 
@@ -115,14 +115,14 @@ class StateSemantics:
         Facts about the operator as a whole, by trait.
     initial
         The values with which the buffers of an aggregation begin, by role, in the order of
-        ``values``; None for an unknown one. Only of a program that starts: savepoints do not
+        ``values``; None for an unknown one. Only for a program that starts: savepoints do not
         have it.
     delay_ms
-        The delay of the watermark in milliseconds, for a state whose rows expire by it. Only of a
+        The delay of the watermark in milliseconds, for a state whose rows expire by it. Only for a
         program that starts.
     serializers
-        Of typed state (:mod:`flinkish.state`): the snapshots of the serializers that wrote a
-        column of bytes, base64, a generation each, the oldest first; by the column's name.
+        Base64 snapshots of the serializers that wrote typed state (:mod:`flinkish.state`), by the
+        name of the column of bytes: one per generation, oldest first.
     settings
         The settings on which it depends.
     """
@@ -165,6 +165,6 @@ class StateSemantics:
 def without_zones(text: str) -> str:
     """Return an expression without the zones that Spark shows in arguments of Python functions.
 
-    They are no part of the name: :class:`Dependence` has them.
+    They are not part of the name: :class:`Dependence` has them.
     """
     return _ZONE.sub("", text) if isinstance(text, str) else text

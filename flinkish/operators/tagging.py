@@ -5,8 +5,8 @@ stateless or a stateful one. The name is kept as a Scala ``TreeNodeTag`` on the 
 plan (``org.apache.spark.sql.catalyst.trees``), which every later DataFrame shares. It changes no
 column, no plan and no result, so a program still runs with plain ``spark-submit``.
 
-A DataFrame of Spark Connect has no plan of the JVM's yet. Its name is kept here, by the id that its
-server gives to the plan as the tag ``plan_id`` (``LogicalPlan.PLAN_ID_TAG``): a server in this
+A Spark Connect DataFrame has no JVM plan yet. Its name is kept here, by the client's plan id, which
+the server puts on its plan as the tag ``plan_id`` (``LogicalPlan.PLAN_ID_TAG``): a server in this
 process finds it.
 
 Nothing here imports Spark: the plan is accessed through the DataFrame itself.
@@ -32,7 +32,7 @@ TAG_NAME = "flinkish.uid"
 ALIASES = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
 #: The same among the plans of Spark Connect's client.
 _CLIENT_ALIASES = frozenset({"SubqueryAlias", "Hint"})
-#: The tag on a plan that a client of Spark Connect has described, with the number it gave to it.
+#: The tag on a JVM plan that holds the id of the Spark Connect client's plan.
 PLAN_ID = "plan_id"
 
 DataFrameT = TypeVar("DataFrameT")
@@ -156,7 +156,7 @@ def tag_of(node: Any, key: Any) -> Tag | None:
 
 
 def client_tag_of(node: Any, key: Any) -> Tag | None:
-    """Return the tag on the plan of a client from which a JVM plan node was made, if any.
+    """Return the tag on the client's plan from which a JVM plan node was made, if any.
 
     ``key`` is that of :data:`PLAN_ID`.
     """

@@ -8,7 +8,7 @@ it. Source: Austin Appleby's public domain ``MurmurHash3_x64_128`` (SMHasher); t
 result is that of Guava's ``Hashing.murmur3_128().hashBytes(x).asBytes()``: h1, then h2, both
 little-endian. Flink's operator ids are such 16 bytes, written as 32 hex digits.
 
-None of flinkish's dependencies has it, and operator ids need a few dozen short hashes a job.
+No dependency of flinkish provides it, and a job needs only a few dozen short hashes.
 """
 
 from __future__ import annotations

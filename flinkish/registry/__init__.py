@@ -1,5 +1,5 @@
 """The registry: jobs, requests and their results, savepoints.
 
-No job state says that a job is lost: :mod:`.liveness` decides it, and records the failure
+A lost job has no state of its own: :mod:`.liveness` detects it, and records the failure
 ``driver-lost``, which ``flinkish recover`` looks for.
 """

@@ -1,9 +1,9 @@
 """The queries of jobs as their drivers report them, and the claims of queries and supervisors.
 
-A Spark query id runs once, and a file sink has one writer. A query claims both here before Spark
-starts it; the checkpoint too, because a new one has no query id yet. A claim needs no release: it
-holds as long as its job has not ended, and its query runs. Claims are not inherited by the next
-driver of the job.
+Only one query at a time may run under a Spark query id, and a file sink has one writer. A query
+claims both here before Spark starts it, and its checkpoint, because a new one has no query id yet.
+A claim needs no release: it holds until its query or its job ends. The job's next driver does not
+inherit claims.
 
 A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
 savepoint needs; they are written when the query starts.
@@ -183,9 +183,9 @@ class Claims(QueryReports):
     """The claims of queries and supervisors, on top of the reports about queries."""
 
     def supervise(self, job_id: str, process: ProcessRef) -> JobRecord | None:
-        """Record the supervisor of a job; return the job, or None if another process has become it.
+        """Record a job's supervisor; return the job, or None if another process is its supervisor.
 
-        Of two processes that are to start a job's driver, one started late, only one does.
+        If two processes are to start a job's driver because one was delayed, only one does.
 
         Raises JobNotFound.
         """
@@ -204,11 +204,11 @@ class Claims(QueryReports):
     ) -> list[Claim]:
         """Claim resources for a query that is about to start.
 
-        A query that claims none releases what it held. Jobs in ``over`` count as ended, although
-        their drivers have not recorded it yet.
+        A query that claims nothing releases what it held. Jobs in ``over`` count as ended, although
+        their drivers have not recorded that yet.
 
-        Returns the claims of other jobs, and the file sinks that other queries of this one write
-        to; if there is any, nothing was claimed. A table is never held.
+        Returns the conflicting claims: those of other jobs, and those of this job's other queries
+        on file sinks. If there are any, nothing was claimed. A table never conflicts.
 
         Raises WrongState if the job has ended: its driver was declared dead.
         """
@@ -264,9 +264,9 @@ class Claims(QueryReports):
 
 
 def _is_other(claim: Claim, job_id: str, query: str) -> bool:
-    """Return whether a claim is one of another job, or of another query on a file sink. Pure.
+    """Return whether a claim is another job's, or another query's on a file sink. Pure.
 
-    Which of the queries of one program has a query id is Spark's to judge.
+    Spark itself decides which query of one program has a query id.
     """
     if claim.job.job_id != job_id:
         return True
@@ -290,7 +290,7 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
 
 
 def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
-    """Return the claims of queries that are not known to have ended since; the newest row counts.
+    """Return the claims of queries not known to have ended since; the newest row counts.
 
     ``seen`` and ``since`` are revisions of the job: those of a query's last report, and of the
     claim.

@@ -48,6 +48,8 @@ class Database:
     url_masked: str
     #: The reason why nothing can be written, or None.
     read_only: str | None = None
+    #: When its server was started, in seconds since the epoch; 0 if it has none.
+    up_since: float = 0.0
 
     def read(self, sql: str, parameters: Parameters) -> list[Row]:
         """Run one query and return its rows. Raises :class:`RegistryError`."""
@@ -63,8 +65,8 @@ class Database:
     def serialize(self, transaction: Transaction) -> None:
         """Wait until no other transaction that called this is open, and keep others out.
 
-        For a condition on rows that other transactions may add. What they have committed is seen
-        by the statements after this one.
+        For conditions on rows that other transactions may add. Later statements of this transaction
+        see what the others have committed.
         """
         raise NotImplementedError
 
@@ -82,7 +84,7 @@ class Database:
 
 
 def check_version(version: int, where: str) -> None:
-    """Raise :class:`RegistryError` when the schema is newer than this flinkish."""
+    """Raise :class:`RegistryError` if the schema is newer than this flinkish knows."""
     if version > VERSION:
         raise RegistryError(
             f"the registry {where} was written by a newer flinkish "

@@ -56,8 +56,9 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     """Return the file of the SQLite registry if only defaults and one variable determine it.
 
     None when a configuration file exists or any other ``FLINKISH_*`` variable may matter (an
-    invalid one must be reported), or when a file that is named does not exist. The default one
-    exists only after the first ``run``. Raises OSError if that is unknown.
+    invalid one must be reported), or when the variable names a file that does not exist. The
+    default file may be absent: the first ``run`` creates it. Raises OSError if it is unknown
+    whether the file exists.
     """
     named = None
     for variable in environ:
@@ -87,7 +88,7 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     return path if os.path.isfile(path) else None
 
 
-#: Variables of which every value is valid and that ``list`` does not use.
+#: Variables that ``list`` does not use and that accept every value.
 _HARMLESS = (
     "FLINKISH_EXECUTION_CHECKPOINTING_SAVEPOINT_DIR",
     "FLINKISH_EXECUTION_CHECKPOINTING_DIR",
@@ -99,9 +100,9 @@ def read_jobs(
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]]] | None:
     """Return what ``list`` shows, or None for anything but the plain case.
 
-    These are the rows for ``cli.output.jobs_text.show``, and name and id of each unacknowledged
-    failed job. ``path`` is absolute; without a file the registry is empty. The filters are those of
-    :class:`flinkish.cli.commands.list.ListOptions`.
+    These are the rows for ``cli.output.jobs_text.show``, and the name and id of each unacknowledged
+    failed job. ``path`` is absolute; if there is no file, the registry is empty. The filters are
+    those of :class:`flinkish.cli.commands.list.ListOptions`.
     """
     if is_absent(path):
         return [], []

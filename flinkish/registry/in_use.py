@@ -1,11 +1,11 @@
-"""Which savepoints jobs still need or are writing, according to the registry alone.
+"""Find the savepoints that jobs still need or are writing, according to the registry alone.
 
 A restored job needs its savepoint as a fallback until its own queries have committed a batch:
-before that, its checkpoint has nothing that the savepoint does not. It also needs it for queries
-that its program has not started: a program of bounded queries starts one after the other. So does
-``run --resume`` after a job that was ended before its program was finished (:mod:`.resumed_runs`),
-and ``restart`` of one that was ended before it had begun with its savepoint. An unfinished upgrade
-may roll back to its savepoints, even if the new job has failed.
+before that, its checkpoint has nothing that the savepoint lacks. It also needs it for queries that
+its program has not started: a program of bounded queries starts them one after the other.
+``run --resume`` needs it after a job that was ended before its program had finished
+(:mod:`.resumed_runs`), and ``restart`` after one that was ended before it had begun with it. An
+unfinished upgrade may roll back to its savepoints, even if the new job has failed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from flinkish.registry.resumed_runs import newest_first, resumed_runs, taken_by,
 
 @dataclass(frozen=True)
 class InUse:
-    """The savepoints that a prune must keep, and the jobs that it must know.
+    """The savepoints that a prune must keep, and the jobs that it must know of.
 
     ``protected`` maps the location of a savepoint to the reason why it is kept. ``running`` are the
     ids of the jobs that are not in a final state. ``writing`` has the target directory and job id
     of every savepoint that an unfinished request is writing. ``jobs`` are the ids of all jobs of
-    the registry, and of purged ones whose savepoints it has recorded. ``taken`` are the locations
-    of the savepoints that its jobs have taken, ``recorded`` those of all savepoints that it has
-    recorded, including imported ones.
+    the registry, and of purged jobs whose savepoints it has recorded. ``taken`` are the locations
+    of the savepoints that these jobs have taken, ``recorded`` those of all recorded savepoints,
+    including imported ones; disposed savepoints are in neither.
     """
 
     protected: Mapping[str, str]
@@ -43,7 +43,7 @@ class InUse:
 
 
 def savepoints_in_use(registry: Registry) -> InUse:
-    """Return the savepoints in use by the registry; jobs whose driver is dead are ignored.
+    """Return the savepoints in use; a job whose driver is dead counts as ended.
 
     Raises RegistryError.
     """
@@ -115,11 +115,11 @@ def _next_runs(
     active: Sequence[JobRecord],
     queries: Mapping[str, Sequence[QueryStatus]],
 ) -> tuple[list[JobRecord], list[JobRecord]]:
-    """Return what the next run of each name may begin with, by the records alone.
+    """Return the runs that the next run of each name may begin with, by the records alone.
 
-    The first are the restored runs that ``run --resume`` may resume from. The second are the newest
-    runs after them that may have ended before they began with a savepoint: ``restart`` begins with
-    it, and ``run --resume`` names it.
+    The first list has the restored runs that ``run --resume`` may resume from. The second has each
+    name's newest later run that may have ended before it began with its savepoint: ``restart``
+    begins with that savepoint, and ``run --resume`` names it.
     """
     active_names = {job.name for job in active}
     runs: dict[str, list[JobRecord]] = {}
@@ -145,11 +145,11 @@ def outlived(queries: Sequence[QueryStatus], offered: Collection[str | None] = (
     """Return whether a job no longer needs the savepoint it was restored from. Pure.
 
     That is so when every restored query has committed a batch of its own, and no saved query is
-    left for one that the program has not started yet (a program may start its next query only after
-    a bounded one has ended; see ``flinkish.driver.runtime.restore_gate``). The plan of a query
+    left for a query that the program has not started yet (it may start its next query only after a
+    bounded one has ended; see ``flinkish.driver.runtime.restore_gate``). The plan of a query
     records what it restored and at which batch it started.
 
-    ``offered`` are the names of the queries that it began with
+    ``offered`` are the names of the saved queries that the job began with
     (:func:`.resumed_runs.offered_names`).
     """
     restored = [

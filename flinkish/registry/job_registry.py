@@ -146,6 +146,11 @@ class Registry(SavepointTable, UpgradeRecords):
         """The reason why nothing can be written, or None."""
         return self._database.read_only
 
+    @property
+    def up_since(self) -> float:
+        """When the database's server was started, in seconds since the epoch; 0 without one."""
+        return self._database.up_since
+
     def changes_marker(self) -> object:
         """Return a value that changes when *another* connection has written.
 

@@ -1,4 +1,4 @@
-"""The jobs of a registry: their records, their states and the history of these."""
+"""The jobs of a registry: their records, their states and their state history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flinkish.messages.codec import encode
 from flinkish.registry import statements
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
-from flinkish.registry.purging import Purging, why_purged
+from flinkish.registry.purging import Purging, still_purged, why_purged
 from flinkish.registry.rows import (
     JOB_COLUMNS,
     change_of,
@@ -27,6 +27,7 @@ from flinkish.registry.statements import (
     lock,
     locked,
     record_state,
+    refuse_changed,
     refuse_taken,
     set_fields,
     successor_row,
@@ -42,8 +43,8 @@ class JobTable(Purging):
     def add_job(self, job: JobRecord, *, unique_name: bool = False) -> None:
         """Register a job; its state becomes the first entry of its history.
 
-        ``unique_name`` refuses the job if another of its name has not ended, also one that is being
-        added now.
+        ``unique_name`` refuses the job if another of its name has not ended, even one that is being
+        added at the same time.
 
         Raises RegistryError if the id is taken; with ``unique_name`` NameTaken, and Locked if the
         name is that of an unfinished upgrade.
@@ -150,22 +151,26 @@ class JobTable(Purging):
         *,
         failure: Mapping[str, Any] | None = None,
         exit_status: int | None = None,
+        seen: JobRecord | None = None,
     ) -> JobRecord:
         """Move a job to another state, append to its history, and return the updated job.
 
-        A final state sets the end time. If the job is in the state already, nothing is appended,
-        but a missing failure or exit status is added (and a guessed failure, ``driver-lost``, is
-        replaced by the real one).
+        A final state sets the end time. If the job is already in the state, nothing is appended. A
+        missing failure or exit status is added, and a guessed failure, ``driver-lost``, is replaced
+        by the real one. ``seen`` is the job by which a reader decided this.
 
-        Raises WrongState if ``new`` may not follow the current state, and JobNotFound.
+        Raises WrongState if ``new`` may not follow the current state, or the job's state, processes
+        or heartbeat are no longer those of ``seen``, and JobNotFound.
         """
 
         def work(tx: Transaction) -> JobRecord:
             job = locked(tx, job_id)
+            if seen is not None:
+                refuse_changed(job, seen)
             now = self.now()
             values: dict[str, Any] = {}
             if failure is not None and (job.failure is None or is_guess(job.failure)):
-                values["failure"] = column_value("failure", failure)
+                values["failure"] = column_value("failure", still_purged(job, failure))
             if exit_status is not None and job.exit_status is None:
                 values["exit_status"] = exit_status
             if job.state is not new:
@@ -193,9 +198,9 @@ class JobTable(Purging):
     ) -> JobRecord:
         """Move a failed or ended job to RESTARTING, for the process that starts it; return it.
 
-        Two callers that have seen the same end cannot both have it: the job must still be as
-        ``seen``, FAILING or in a final state. ``supervisor`` is the process that starts it, if that
-        has started it before.
+        Of two callers that have seen the same end, only one succeeds: the job must still be as
+        ``seen``, FAILING or in a final state. ``supervisor`` is the job's own supervisor, if it
+        restarts the driver.
 
         Raises WrongState if the job has changed since (another process has started it, for
         instance), NameTaken if the job had ended and another running one has its name, Locked if an
@@ -242,7 +247,7 @@ class JobTable(Purging):
             tx.execute(
                 "UPDATE flinkish_jobs SET acknowledged = NULL WHERE job_id = :id", id=job.job_id
             )
-            # The next driver takes its own, maybe for queries with other names.
+            # The next driver makes its own claims, perhaps for queries with other names.
             tx.execute("DELETE FROM flinkish_claims WHERE job_id = :id", id=job.job_id)
             record_state(tx, job.job_id, JobState.RESTARTING, now, reason)
             return job_row(tx, job.job_id)
@@ -256,8 +261,8 @@ class JobTable(Purging):
     def update_job(self, job_id: str, **fields: Any) -> None:
         """Set fields of a job that may be unknown when it starts (``rows.UPDATABLE``).
 
-        Allowed in every state: a supervisor may add the more precise failure to a job that was
-        already found dead.
+        Allowed in every state: a supervisor may record a more precise failure for a job that a
+        reader has already declared dead.
 
         Raises JobNotFound, and TypeError if the field cannot be updated.
         """
@@ -265,6 +270,9 @@ class JobTable(Purging):
 
         def work(tx: Transaction) -> None:
             lock(tx, job_id)
+            if "failure" in fields:
+                failure = still_purged(job_row(tx, job_id), fields["failure"])
+                values["failure"] = column_value("failure", failure)
             set_fields(tx, job_id.lower(), values)
 
         self._database.write(work)
@@ -317,12 +325,12 @@ class JobTable(Purging):
 
     def acknowledge(self, job_ids: Iterable[str]) -> list[str]:
         """Record that the failures of these jobs were acknowledged; return those that were new."""
-        now = self.now()
+        now, ids = self.now(), list(job_ids)  # an iterator would be used up when `work` is retried
 
         def work(tx: Transaction) -> list[str]:
             return [
                 job_id
-                for job_id in job_ids
+                for job_id in ids
                 if tx.execute(
                     "UPDATE flinkish_jobs SET acknowledged = :now WHERE job_id = :id "
                     "AND state = 'FAILED' AND acknowledged IS NULL",

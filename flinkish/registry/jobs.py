@@ -34,7 +34,7 @@ class JobState(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job can never run again under this id."""
+        """Whether the job has ended; only a restart can run it again under this id."""
         return self in FINAL_STATES
 
 
@@ -110,7 +110,7 @@ class JobRecord:
 
     @property
     def has_given_name(self) -> bool:
-        """Whether a user named it (``run --name``), which makes the name unique."""
+        """Whether a user named the job (``run --name``), which makes the name unique."""
         return self.name != self.launch.default_name
 
 
@@ -153,7 +153,7 @@ def arguments_for(
     drain: bool = False,
     together: str | None = None,
 ) -> Arguments:
-    """Make the arguments of a request; only a cancel can have no target, only a stop drains."""
+    """Return the arguments of a request; only a cancel may lack a target, only a stop drains."""
     if kind is RequestKind.CANCEL:
         return CancelArguments(target, format, timeout, full)
     assert target is not None, kind

@@ -19,19 +19,20 @@ from flinkish.errors import DriverLost, RegistryError, WrongState
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 
-#: Seconds without a heartbeat after which a driver on another host counts as lost.
+#: Seconds without a heartbeat after which a driver on another host counts as lost, at least: see
+#: :func:`silence_limit`.
 STALE = 30.0
 #: The same before the first heartbeat: a cluster may take long to start a driver.
 STALE_START = 600.0
 #: Seconds after the last heartbeat during which a dead driver does not count as lost while its
 #: supervisor lives: the supervisor is about to record how the driver ended, which is more precise.
-#: Limits for how long a reader may show an outdated state.
+#: Limits how long a reader may show an outdated state.
 SUPERVISOR_GRACE = 4.5
-#: The same for a job whose supervisor starts its driver again: it is FAILING meanwhile.
+#: The same for a job whose supervisor starts its driver again: it is shown as FAILING meanwhile.
 RESTART_GRACE = 60.0
-#: Seconds that must have passed since the heartbeat that was due next.
+#: Seconds after the next heartbeat was due during which a dead driver is not yet lost.
 _MISSED = 2.5
-#: Seconds between the registration of a job and the start of its supervisor.
+#: Seconds allowed between the registration of a job and the start of its supervisor.
 LAUNCH_GRACE = 60.0
 
 _TAIL_BYTES = 16384
@@ -84,9 +85,9 @@ def loss_reason(
 ) -> str | None:
     """Return why the job is lost, or None if it is not (or not yet). Pure.
 
-    ``alive_supervisor`` and ``alive_driver`` are :func:`is_alive` of the processes, None also if
-    there is no such process yet. ``heartbeat_age`` is in seconds, since the job's start if it has
-    no heartbeat. ``restarts`` says that a living supervisor is about to restart the driver.
+    ``alive_supervisor`` and ``alive_driver`` are :func:`is_alive` of the processes, or None if
+    there is no such process yet. ``heartbeat_age`` is :func:`silence`. ``restarts`` says that a
+    living supervisor would restart the driver.
     """
     if job.state.is_final or alive_driver:
         return None
@@ -123,9 +124,28 @@ def _restarts(job: JobRecord) -> bool:
     return named.lower() not in ("none", "off", "disable")
 
 
+def silence_limit(job: JobRecord) -> float:
+    """Return the seconds without a heartbeat after which a driver out of sight counts as lost.
+
+    That is three intervals of the job, if they are longer than :data:`STALE`. Until a driver has
+    registered itself the job's heartbeat, if there is one, is only the time of its restart.
+    """
+    if job.heartbeat is None or job.driver is None:
+        return STALE_START
+    return max(STALE, 3 * _interval(job))
+
+
 def _stale(job: JobRecord, host: str, age: float) -> str | None:
-    limit = STALE if job.heartbeat is not None else STALE_START
-    return f"no heartbeat from {host} for {age:.0f} s" if age > limit else None
+    return f"no heartbeat from {host} for {age:.0f} s" if age > silence_limit(job) else None
+
+
+def silence(registry: Registry, job: JobRecord, now: float) -> float:
+    """Return the seconds since a job's last heartbeat, or since its start without one.
+
+    While the registry's server was down no driver could report; that time does not count.
+    """
+    since = job.start_time if job.heartbeat is None else job.heartbeat
+    return now - max(since, registry.up_since)
 
 
 def reconcile(
@@ -147,9 +167,9 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
         return job
     supervisor = is_alive(job.supervisor) if job.supervisor else None
     driver = is_alive(job.driver) if job.driver else None
-    # One that is stopped by a signal starts nothing, for as long as that may be.
+    # A supervisor that is stopped by a signal restarts nothing.
     restarts = _restarts(job) and job.supervisor is not None and not is_stopped(job.supervisor)
-    age = now - (job.start_time if job.heartbeat is None else job.heartbeat)
+    age = silence(registry, job, now)
     reason = loss_reason(job, supervisor, driver, age, restarts=restarts)
     if reason is None:
         is_failing = restarts and supervisor and driver is False and job.state is JobState.RUNNING
@@ -160,11 +180,13 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
         reason = f"{reason}; its log ends with: {tail[-1][:200]}"
     if not registry.read_only:
         try:
-            lost = registry.transition(job.job_id, JobState.FAILED, reason, failure=failure)
+            lost = registry.transition(
+                job.job_id, JobState.FAILED, reason, failure=failure, seen=job
+            )
             registry.abandon(job.job_id, failure)
             return lost
         except WrongState:
-            return registry.job(job.job_id)  # it ended properly after it was read
+            return registry.job(job.job_id)  # it ended properly or was restarted after it was read
         except RegistryError:
             pass  # readable but not writable: show the failure; the next reader may write it
     return replace(job, state=JobState.FAILED, end_time=now, failure=failure)

@@ -32,6 +32,7 @@ from flinkish.registry.schema import VERSION
 
 try:
     import psycopg
+    from psycopg.conninfo import conninfo_to_dict
 except ImportError as missing:
     raise RegistryError(
         f"a PostgreSQL registry needs psycopg, which cannot be imported: {missing}",
@@ -42,10 +43,12 @@ T = TypeVar("T")
 
 #: Lock that serialises schema changes; any number that all versions of flinkish share.
 _MIGRATION_LOCK = 0x666C696E6B
-#: Lock of :meth:`PostgresDatabase.serialize`; as the one above.
+#: Lock of :meth:`PostgresDatabase.serialize`; likewise shared by all versions.
 _SERIAL_LOCK = _MIGRATION_LOCK + 1
 _CONNECT_TIMEOUT = 10  # seconds
 _ATTEMPTS = 5
+_STARTED = "SELECT CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION)"
+_SET = 1.0  # seconds by which a clock that was set differs at least
 
 
 class PostgresDatabase(Database):
@@ -59,6 +62,7 @@ class PostgresDatabase(Database):
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._inherited: list[psycopg.Connection[tuple[Any, ...]] | None] = []
         self._ahead = 0.0  # the server's clock minus this host's, seconds
+        self._clock = 0.0  # this host's clock when that was measured: see _clock_setting
         self._translated: dict[str, str] = {}
         try:
             self._prepare(create)
@@ -92,7 +96,7 @@ class PostgresDatabase(Database):
         """Run ``action``; retry it after a rollback by the server, or on a new connection.
 
         A new connection is made when the old one proves to be dead. A commit whose answer was lost
-        may have happened nevertheless: it is reported, not repeated (see :meth:`_transact`).
+        may have succeeded: it is reported, not repeated (see :meth:`_transact`).
         """
         try:
             for _ in range(_ATTEMPTS - 1):
@@ -124,7 +128,7 @@ class PostgresDatabase(Database):
         try:
             result = work(Transaction(lambda sql, values: self._run(connection, sql, values)))
         except BaseException:
-            with suppress(psycopg.Error):  # the server has rolled back a dead connection
+            with suppress(psycopg.Error):  # on a dead connection the server has rolled back
                 connection.execute("ROLLBACK")
             raise
         try:
@@ -153,20 +157,30 @@ class PostgresDatabase(Database):
             # A forked child must neither use nor close its parent's connection.
             self._inherited.append(self._connection if self._process != os.getpid() else None)
             self._process = os.getpid()
-            url = self._url
-            if "connect_timeout=" not in url:
-                url += ("&" if "?" in url else "?") + f"connect_timeout={_CONNECT_TIMEOUT}"
+            # Parsed, because libpq accepts special characters in a password as they are.
+            timeout = conninfo_to_dict(self._url).get("connect_timeout", _CONNECT_TIMEOUT)
             # No server-side prepared statements: poolers in transaction mode lose them.
-            self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
-            before = time.time()
-            row = self._connection.execute(
-                "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-            ).fetchone()
-            after = time.time()
-            server = float(row[0]) if row else before
-            # Ignore a difference that the round trip explains: equal clocks stay equal.
-            self._ahead = 0.0 if before - 0.001 <= server <= after + 0.001 else server - after
+            self._connection = psycopg.connect(
+                self._url, autocommit=True, prepare_threshold=None, connect_timeout=timeout
+            )
+            self._compare_clocks(self._connection)
+            row = self._connection.execute(_STARTED).fetchone()
+            self.up_since = float(row[0]) if row else 0.0
+        elif abs(_clock_setting() - self._clock) > _SET:
+            self._compare_clocks(self._connection)
         return self._connection
+
+    def _compare_clocks(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        clock = _clock_setting()
+        before = time.time()
+        row = connection.execute(
+            "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+        ).fetchone()
+        after = time.time()
+        server = float(row[0]) if row else before
+        # Ignore a difference that the round trip explains: equal clocks stay equal.
+        self._ahead = 0.0 if before - 0.001 <= server <= after + 0.001 else server - after
+        self._clock = clock
 
     def _prepare(self, create: bool) -> None:
         with self._lock:
@@ -213,6 +227,11 @@ class PostgresDatabase(Database):
 
 class _CommitLost(psycopg.OperationalError):
     """The connection broke during COMMIT: it is unknown whether the commit happened."""
+
+
+def _clock_setting() -> float:
+    """Return a number of seconds that changes only when this host's clock is set."""
+    return time.time() - time.monotonic()
 
 
 def translate(sql: str) -> str:

@@ -1,4 +1,4 @@
-"""Which ended jobs a purge removes, with the reason for everything that stays. Pure.
+"""Decide which ended jobs a purge removes, with the reason for everything that stays. Pure.
 
 A purged job loses its record with its requests, its log, and the checkpoints that flinkish placed
 for it. A job stays as a whole if the rules exclude it (it ended too late, its failure is not
@@ -7,8 +7,8 @@ stays, or by a savepoint inside it. Savepoints share no files with checkpoints.
 
 The record alone stays, without the files, while there is a savepoint of an earlier batch of one of
 its queries. Sinks remember query ids and batch numbers, so a restore of that savepoint must know
-that the batches after it were already written (``flinkish.restore.plan.query_id``). So must a start
-in the program's own ``checkpointLocation`` that a restored job has left behind.
+that the batches after it were already written (``flinkish.restore.plan.query_id``). The same holds
+for a start in the program's own ``checkpointLocation``, if a restored job has left it behind.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class RunFacts:
     """One run of a query.
 
     ``checkpoint`` is as recorded, ``place`` its normalised form for comparisons. ``batch_id`` is
-    the newest batch that it has committed. ``own_place`` is that of the program's own checkpoint,
-    in which its next start without a savepoint would continue; empty if the program names none.
+    the newest batch that the run has committed. ``own_place`` is the place of the program's own
+    checkpoint, where a start without a savepoint would continue; empty if the program names none.
     """
 
     name: str
@@ -49,8 +49,8 @@ class RunFacts:
 class Found:
     """The files below a directory that flinkish has created, for example of checkpoints.
 
-    ``stays`` is why they are never removed: the directory is a link, for instance. ``modified`` is
-    when something was last written there, in seconds since the epoch.
+    ``stays`` is why they are never removed (the directory is a link, for instance), or None.
+    ``modified`` is when something was last written there, in seconds since the epoch.
     """
 
     files: int = 0
@@ -63,9 +63,9 @@ class Found:
 class JobFacts:
     """What the plan must know about a job.
 
-    ``place`` is its own directory of checkpoints, ``origin`` what it was restored from as long as
-    its own checkpoints do not replace that, both normalised. ``is_unacknowledged`` is set if it has
-    failed and nobody has acknowledged it. ``saving`` is why a savepoint of it may be in progress.
+    ``place`` is its own directory of checkpoints, ``origin`` what it was restored from, until its
+    own checkpoints replace that; both normalised. ``is_unacknowledged`` is set if it has failed and
+    nobody has acknowledged it. ``saving`` is why a savepoint of it may be in progress.
     ``checkpoint`` and ``log_bytes`` are looked up only for candidates (those without a
     :func:`standing_reason`).
     """
@@ -141,7 +141,7 @@ def standing_reason(facts: JobFacts, rules: Rules) -> str | None:
     if not facts.job.state.is_final:
         return f"it is {facts.job.state.value}"
     if facts.job.end_time is None or facts.job.end_time >= rules.ended_before:
-        return "it has not ended that long ago"
+        return "it ended too recently"
     if facts.is_unacknowledged and not rules.failed:
         return "its failure is not acknowledged (flinkish ack, or --failed)"
     return facts.saving
@@ -152,10 +152,10 @@ def plan_purge(
 ) -> tuple[JobPlan, ...]:
     """Decide what a purge does with each ended job, in the order of ``jobs``.
 
-    ``jobs`` and ``savepoints`` are all of the registry, savepoints only if they exist.
+    ``jobs`` are all jobs of the registry, ``savepoints`` those of its savepoints that exist.
     """
     kept = {facts.job.job_id: standing_reason(facts, rules) for facts in jobs}
-    while True:  # what a job that stays needs may keep another, which needs a third
+    while True:  # a job that stays may need another's checkpoint, and that job a third's
         staying = [facts for facts in jobs if kept[facts.job.job_id] is not None]
         more = {
             facts.job.job_id: reason
@@ -179,7 +179,7 @@ def plan_purge(
 def _needed(
     facts: JobFacts, staying: Sequence[JobFacts], savepoints: Sequence[SavepointFacts]
 ) -> str | None:
-    """Return who needs the job's checkpoints, as the reason why it stays."""
+    """Return why the job's checkpoints must stay; None if nothing needs them."""
     place = facts.place
     if place is None or facts.checkpoint is None:
         return None
@@ -241,8 +241,8 @@ def _remembered(
 def _makes_stale(facts: JobFacts, jobs: Collection[JobFacts]) -> str | None:
     """Return why the record stays: the program's own checkpoint is at an earlier batch.
 
-    A plain ``run`` would continue in it, and nothing else knows that this job has gone on. The
-    record of a later run of the query tells the same.
+    A plain ``run`` would continue in it, and only the record tells that this job has gone on. The
+    record of a later run of the query would serve as well.
     """
     for run in facts.runs:
         if not run.own_place or run.own_place == run.place or run.batch_id is None:
@@ -262,7 +262,7 @@ def _makes_stale(facts: JobFacts, jobs: Collection[JobFacts]) -> str | None:
 
 
 def is_inside(place: str, directory: str) -> bool:
-    """Return whether a place is a directory or lies in it; both by the one name of a place."""
+    """Return whether a place is a directory or lies in it; both are normalised."""
     return place == directory or place.startswith(f"{directory.rstrip('/')}/")
 
 

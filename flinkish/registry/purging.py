@@ -19,7 +19,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.registry.rows import dump, query_of
 from flinkish.registry.statements import locked, set_fields
 
-#: The key in a job's failure that marks it: when its files were given up.
+#: The key in a job's failure that marks the job as purged; its value is the time of that.
 MARK = "purged"
 _TABLES = (
     *("flinkish_states", "flinkish_queries", "flinkish_requests"),
@@ -38,6 +38,13 @@ def why_purged(job: JobRecord) -> WrongState | None:
         job_id=job.job_id,
         state=job.state.value,
     )
+
+
+def still_purged(job: JobRecord, failure: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a failure to be recorded for a job, with the mark of its purge if it has one."""
+    if not job.failure or MARK not in job.failure:
+        return failure
+    return {**(failure or job.failure), MARK: job.failure[MARK]}
 
 
 class Purging(Claims):

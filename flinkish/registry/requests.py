@@ -1,7 +1,7 @@
 """The mailbox of a registry: requests of clients to drivers (Flink's triggers), and their results.
 
-A request is PENDING until the agent in the job's driver claims it. It gets its result or error
-once and never changes again. The rows are kept: they are the audit log.
+A request is PENDING until the agent in the job's driver claims it. Once it has its result or error
+it never changes again. The rows are the audit log, and are kept until the job is purged.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class Mailbox:
         """Put a request into a job's mailbox.
 
         A plain cancel is accepted even while the job is being stopped or canceled with a savepoint:
-        it overrides a request that still waits for the savepoint. Raises WrongState if the job is
-        final, Locked if a stop or cancel is already in progress.
+        it overrides a request that still waits for the savepoint.
+
+        Raises WrongState if the job is final, Locked if a stop or cancel is already in progress.
         """
         if not isinstance(arguments, ARGUMENTS[kind]):
             raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
@@ -66,8 +67,9 @@ class Mailbox:
         def work(tx: Transaction) -> Request:
             job = locked(tx, job_id)
             if job.state.is_final:
+                what = "take a savepoint of" if kind is RequestKind.SAVEPOINT else kind.value
                 raise WrongState(
-                    f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
+                    f"cannot {what} job {job.name} ({job.job_id}): it has already reached "
                     f"the terminal state {job.state.value}",
                     hint=_instead(job, plain_cancel=_is_plain_cancel(arguments)),
                     job_id=job.job_id,
@@ -159,7 +161,7 @@ class Mailbox:
     def progress(self, request_id: str, progress: Mapping[str, Any]) -> bool:
         """Record the progress of a claimed request.
 
-        False when it is not (or no longer) in progress.
+        Returns False if it is not (or no longer) in progress.
         """
         return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
 
@@ -277,7 +279,7 @@ def _instead(job: JobRecord, *, plain_cancel: bool) -> str:
     """Return the hint for a request to a job that has already ended."""
     if plain_cancel:
         return "see what is running with: flinkish list"
-    return f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
+    return f"take a savepoint of its checkpoints with: flinkish savepoint {job.job_id} TARGET"
 
 
 def _refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> None:

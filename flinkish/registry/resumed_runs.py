@@ -1,4 +1,4 @@
-"""What ``run --resume`` restores, by the registry alone: the runs of a job of one name."""
+"""What ``run --resume`` restores, by the registry alone: the earlier runs of a job's name."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class ResumedRun:
 class ResumedRuns:
     """What ``run --resume`` restores: a job's newest run, and what that had not restored yet.
 
-    ``runs`` are the newest run and the ones before it, up to the last of which a query is still to
-    be restored. ``taken`` are the names of the saved queries that the runs have restored, or
-    dropped by consent; None is that of a plain checkpoint. ``began_with`` is the restore from a
-    savepoint that the first of the runs began with, if queries of it may be left.
+    ``runs`` are the newest run and the runs before it, back to the oldest that still has a query to
+    restore. ``taken`` are the names of the saved queries that the runs have restored, or dropped by
+    consent; None stands for a plain checkpoint's query. ``began_with`` is the restore from a
+    savepoint that the earliest run began with, if queries of that savepoint may be left.
     """
 
     runs: tuple[ResumedRun, ...]
@@ -40,8 +40,8 @@ class ResumedRuns:
 def newest_first(runs: Iterable[JobRecord]) -> list[JobRecord]:
     """Return the runs that have ended, the last to end first. Pure.
 
-    A run that another has resumed from comes after that one, whatever the clock said: one that was
-    set back must not make it the newest again.
+    A run comes after those that have resumed from it, even if the clock was set back and their end
+    times are in the wrong order.
     """
     ended = [job for job in runs if job.state.is_final]
     ended.sort(key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True)
@@ -73,15 +73,16 @@ def newest_run(
 
 
 def ever_ran(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job ever was RUNNING: its program had started all its queries then."""
+    """Return whether a job ever was RUNNING, that is, whether its program started all queries."""
     return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
 
 
 def was_held(registry: Registry, job: JobRecord) -> bool:
-    """Return whether the queries of a restored job may never have been let go in an earlier driver.
+    """Return whether the queries of a restored job may never have been released to run.
 
-    It was refused, killed or canceled before it was known whether all state has an owner, however
-    its end was recorded. Only its checkpoints tell whether a query has run (:mod:`.known_jobs`).
+    If so, the job was refused, killed or canceled before it was known whether all state has an
+    owner, however its end was recorded. Only its checkpoints tell whether a query has run
+    (``flinkish.launch.known_jobs``).
     """
     spec = job.launch.restore
     if spec is None or spec.is_awaited or ever_ran(registry, job):
@@ -92,9 +93,9 @@ def was_held(registry: Registry, job: JobRecord) -> bool:
 def resumed_runs(registry: Registry, job: JobRecord) -> ResumedRuns:
     """Return the runs that the next one resumes from, by their records alone.
 
-    A run whose program finished on its own has started all queries, or dropped them by consent: the
-    runs before it are no longer needed. A run whose record is gone was not needed when it was
-    purged.
+    A run whose program finished by itself has started all queries, or dropped them by consent: the
+    runs before it are no longer needed. A run without a record was purged, because nothing needed
+    it.
     """
     taken: set[str | None] = set()
     runs: list[ResumedRun] = []
@@ -132,9 +133,9 @@ def _ended_by_itself(registry: Registry, job: JobRecord) -> bool:
 def taken_by(queries: Iterable[QueryStatus]) -> set[str | None]:
     """Return the names of the saved queries that a job restored, or dropped by consent. Pure.
 
-    The queries' own names are among them. A query may take the positions of several saved ones. If
-    a query takes only the state of another one, that one does not count as restored, provided the
-    plan records positions: it may still be resumed without that state.
+    The queries' own names are among them. A query may take the positions of several saved queries.
+    If the plan records positions, a saved query whose state alone was taken does not count as
+    restored: it may still be resumed without that state.
     """
     names: set[str | None] = set()
     for query in queries:
@@ -162,7 +163,7 @@ def offered_names(
     runs: Mapping[str, Sequence[QueryStatus]],
     savepoints: Iterable[SavepointSummary],
 ) -> Collection[str | None]:
-    """Return the names of the queries that a job was restored from, as far as known. Pure.
+    """Return the names of the saved queries that a restore offered, as far as known. Pure.
 
     ``runs`` are the queries of each job; ``savepoints`` are all that were recorded.
     """

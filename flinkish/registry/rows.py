@@ -99,7 +99,7 @@ def column_value(name: str, value: Any) -> Any:
 def job_values(job: JobRecord) -> dict[str, Any]:
     """Return the statement parameters of a whole job; UsageError for a launch of wrong types."""
     launch = encode(job.launch)
-    try:  # a row that cannot be read again would make the whole registry unreadable
+    try:  # one row that cannot be read back would make the whole registry unreadable
         decode(Launch, launch)
     except Corrupt as error:
         raise UsageError(error.message, hint="give values of the documented types") from error

@@ -149,7 +149,7 @@ VERSION = len(MIGRATIONS)
 def is_absent(path: str) -> bool:
     """Return whether there is no registry at the absolute ``path`` yet: no file, or an empty one.
 
-    Raises OSError if that is unknown: a directory may not be entered, or a link is broken (its disk
+    Raises OSError if that is unknown: a directory cannot be entered, or a link is broken (its disk
     may not be mounted).
     """
     try:

@@ -44,6 +44,9 @@ class SqliteDatabase(Database):
     it is a RegistryError.
     """
 
+    #: The state of the file when a connection was made that sees no later change, else None.
+    _frozen: tuple[object, ...] | None = None
+
     def __init__(self, path: str, *, create: bool = True) -> None:
         self.url_masked = "sqlite:///" + path
         self._path = path
@@ -77,7 +80,7 @@ class SqliteDatabase(Database):
 
     @staticmethod
     def is_absent(path: str) -> bool:
-        """Return whether there is no registry at ``path`` yet; RegistryError if it is unknown."""
+        """Return whether there is no registry at ``path`` yet; RegistryError if unknown."""
         try:
             return is_absent(path)
         except OSError as error:
@@ -102,9 +105,10 @@ class SqliteDatabase(Database):
 
     def changes_marker(self) -> object:
         with self._lock:
-            return self._patiently(
+            version = self._patiently(
                 lambda: self._connected().execute("PRAGMA data_version").fetchone()[0]
             )
+            return version if self._frozen is None else self._frozen
 
     def close(self) -> None:
         if os.getpid() != self._process:  # a forked child: the connection is its parent's
@@ -141,12 +145,37 @@ class SqliteDatabase(Database):
                 time.sleep(_PAUSE)
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is None or os.getpid() != self._process:
-            # SQLite forbids a forked child to use its parent's connection, or to close it.
-            self._inherited.append(self._connection)
-            self._process = os.getpid()
-            self._connection = self._connect("ro" if self.read_only else "rw")
+        is_forked = os.getpid() != self._process
+        is_outdated = self._frozen is not None and self._frozen != self._file_state()
+        if self._connection is None or is_forked or is_outdated:
+            # SQLite forbids a forked child to use or close its parent's connection.
+            if is_forked:
+                self._inherited.append(self._connection)
+            elif self._connection is not None:
+                self._connection.close()
+            self._connection, self._process = None, os.getpid()
+            self._connection = self._connect_reader() if self.read_only else self._connect("rw")
         return self._connection
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        self._frozen = None
+        try:
+            return self._connect("ro")
+        except sqlite3.Error as error:
+            if _kind(error) == "busy" or os.path.exists(self._path + "-wal"):
+                raise
+        # A WAL database in a directory where no -shm can be made. There is no -wal beside it,
+        # so no process is writing and the file alone is complete: read it as it is.
+        self._frozen = self._file_state()
+        return self._connect("ro", "&immutable=1")
+
+    def _file_state(self) -> tuple[object, ...]:
+        try:
+            file = os.stat(self._path)
+        except OSError:
+            return ()
+        wal = os.path.exists(self._path + "-wal")
+        return file.st_ino, file.st_mtime_ns, file.st_size, wal
 
     def _connect(self, mode: str, suffix: str = "") -> sqlite3.Connection:
         quoted = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
@@ -159,7 +188,7 @@ class SqliteDatabase(Database):
         )
         try:
             # In WAL mode NORMAL loses nothing when a process dies. A power cut loses at most the
-            # last transactions, never the consistency of the file.
+            # last transactions, never the consistency of the file. This already reads the file.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
         except BaseException:
@@ -169,16 +198,7 @@ class SqliteDatabase(Database):
 
     def _prepare(self) -> None:
         """Bring the schema to :data:`VERSION`; for a current file this is one small query."""
-        try:
-            version = self._patiently(self._version)
-        except RegistryError:
-            if not self.read_only or os.path.exists(self._path + "-wal"):
-                raise
-            # A WAL database in a directory where no -shm can be made. There is no -wal beside it,
-            # so no process is writing and the file alone is complete: read it as it is.
-            self.close()
-            self._connection = self._patiently(lambda: self._connect("ro", "&immutable=1"))
-            version = self._patiently(self._version)
+        version = self._patiently(self._version)
         check_version(version, self.url_masked)
         if version == VERSION:
             return

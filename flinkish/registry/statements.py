@@ -13,6 +13,7 @@ from flinkish.errors import (
     NameTaken,
     Superseded,
     UsageError,
+    WrongState,
 )
 from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.database import Row, Transaction
@@ -56,12 +57,12 @@ def choose(
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if candidates:
-        raise _ambiguous(reference, sorted(candidates.values(), key=lambda job: job.start_time))
+        raise ambiguous(reference, sorted(candidates.values(), key=lambda job: job.start_time))
     raise _nothing(reference, by_name)
 
 
 def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[str]) -> bool:
-    """Return whether a restore starts from a job's checkpoints or one of its savepoints. Pure."""
+    """Return whether a restore, not a fork, continues from a job's state or savepoints. Pure."""
     if restore is None or restore.options.fork:
         return False
     return restore.job == job_id or (bool(restore.path) and restore.path in savepoints)
@@ -74,9 +75,9 @@ def without_superseded(
 ) -> list[JobRecord]:
     """Return the ended jobs that no later one of them has continued. Pure.
 
-    A later job continues another if it runs one of its queries, if it started from its checkpoints
-    or one of its savepoints, or if both started from the same one, as after an upgrade that was
-    rolled back. A fork does not continue the other job, nor does a job that never started a query.
+    A later job continues an earlier one if it runs one of the earlier job's queries, started from
+    its checkpoints or savepoints, or started from the same savepoint, as after an upgrade that was
+    rolled back. A fork continues no other job, nor does a job that never started a query.
     ``query_ids`` and ``savepoints`` (paths) are by job id.
     """
 
@@ -92,7 +93,8 @@ def without_superseded(
     return [job for job in jobs if not any(goes_on(later, job) for later in jobs)]
 
 
-def _ambiguous(reference: str, jobs: Sequence[JobRecord]) -> AmbiguousJob:
+def ambiguous(reference: str, jobs: Sequence[JobRecord]) -> AmbiguousJob:
+    """Return the error for a reference that means several jobs."""
     lines = ", ".join(f"{job.job_id} {job.name} ({job.state.value})" for job in jobs[:5])
     more = f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
     return AmbiguousJob(
@@ -135,12 +137,12 @@ _CHUNK = 500
 
 
 def unknown(job_id: str) -> JobNotFound:
-    """Return the error for a job id that is in no row."""
+    """Return the error for a job id that the registry does not have."""
     return JobNotFound(f"could not find job {job_id}")
 
 
 def is_guess(failure: Mapping[str, Any]) -> bool:
-    """Return whether a failure was recorded by a reader that only saw that the process was gone."""
+    """Return whether a failure is only a reader's finding that the process was gone."""
     return failure.get("id") == "driver-lost"
 
 
@@ -167,6 +169,20 @@ def job_row(tx: Transaction, job_id: str) -> JobRecord:
     return job_of(rows[0])
 
 
+def refuse_changed(job: JobRecord, seen: JobRecord) -> None:
+    """Raise WrongState if a job's state, processes or heartbeat are no longer as they were seen."""
+
+    def signs(each: JobRecord) -> tuple[object, ...]:
+        return each.state, each.end_time, each.supervisor, each.driver, each.heartbeat
+
+    if signs(job) != signs(seen):
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) has changed, and is {job.state.value} by now",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+
+
 def refuse_taken(tx: Transaction, name: str, job_id: str) -> None:
     """Raise :class:`NameTaken` when a job other than ``job_id`` has the name and has not ended."""
     final = {f"s{i}": state for i, state in enumerate(sorted(s.value for s in FINAL_STATES))}
@@ -183,11 +199,11 @@ def refuse_taken(tx: Transaction, name: str, job_id: str) -> None:
 
 
 def name_taken(holder: JobRecord) -> NameTaken:
-    """Return the error for a name that the job ``holder`` has."""
+    """Return the error for a name that the job ``holder`` already has."""
     return NameTaken(
         f"the name {holder.name} is that of job {holder.job_id}, which is {holder.state.value}",
-        hint=f"stop that job with: flinkish stop {holder.job_id}; flinkish run also takes another "
-        "--name, or --if-not-running to do nothing then",
+        hint=f"stop that job with: flinkish stop {holder.job_id}; or choose another --name; with "
+        "--if-not-running, flinkish run does nothing in this case",
         job_id=holder.job_id,
         state=holder.state.value,
     )
@@ -196,11 +212,11 @@ def name_taken(holder: JobRecord) -> NameTaken:
 def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobRecord | None:
     """Return the newest job that has continued, or is about to continue, from a job's state.
 
-    Such a job has run one of its queries, or was started from its checkpoints or a savepoint of it
-    after ``job`` (or its driver) had ended; an ended successor counts only if it had a query of its
-    own. ``rows`` runs an SQL query, in a transaction or as a reader.
+    Such a successor has run one of the job's queries, or was started from its checkpoints or one of
+    its savepoints after ``job`` (or its driver) had ended; then an ended one counts only if it ran
+    a query. ``rows`` runs an SQL query, in a transaction or as a reader.
     """
-    # A job that takes over from one that runs (a handover) starts before that one ends.
+    # In a handover the new job starts before the old one ends.
     after = "j.start_time >= :since" if job.end_time is None else "j.end_time > :since"
     final = {f"s{i}": state for i, state in enumerate(sorted(s.value for s in FINAL_STATES))}
     columns = ", ".join(f"j.{column.strip()}" for column in JOB_COLUMNS.split(","))
@@ -223,7 +239,7 @@ def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobReco
 def _started_from(
     rows: Callable[..., Sequence[Row]], job: JobRecord, ended: float
 ) -> Iterator[JobRecord]:
-    """Yield the jobs that were started from a job's state when it had ended."""
+    """Yield the jobs that were started from a job's state after it had ended."""
     saved = rows("SELECT path FROM flinkish_savepoints WHERE job_id = :id", id=job.job_id)
     paths = {str(row["path"]) for row in saved}
     later = rows(

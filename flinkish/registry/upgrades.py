@@ -1,7 +1,7 @@
 """The records of upgrades: a part of the registry.
 
-Each change names the revision that it is based on, so of two processes that carry out one upgrade
-the second learns of it at its next step.
+Each change names the revision that it is based on. If two processes carry out one upgrade, the one
+that has been overtaken notices at its next step.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flinkish.errors import Corrupt, Locked, RegistryError, UpgradeNotFound
+from flinkish.errors import Corrupt, Locked, RegistryError, UpgradeNotFound, UsageError
 from flinkish.messages.codec import decode, decode_fields, encode, encode_fields
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.purging import Purging
 from flinkish.registry.rows import dump
+from flinkish.registry.statements import is_prefix
 
 _COLUMNS = "upgrade_id, owner, record"
 _FINAL = ", ".join(f"'{state.value}'" for state in UpgradeState if state.is_final)
@@ -40,8 +41,8 @@ def holds_name(upgrade: Upgrade, name: str) -> bool:
 def holds_job(upgrade: Upgrade, job: JobRecord) -> bool:
     """Return whether an unfinished upgrade prevents a restart of one of its jobs. Pure.
 
-    It does if the upgrade continues without the job: the old one was stopped for it, or the new one
-    is being given up. Otherwise a restart of the job is what the upgrade needs.
+    It does if the upgrade continues without the job: the old job was stopped for it, or the new job
+    is being given up. Otherwise the upgrade itself needs the restart.
     """
     if job.job_id == upgrade.new_job_id:
         return upgrade.state in (UpgradeState.ENDING, UpgradeState.RETURNING)
@@ -58,9 +59,9 @@ def refuse_held(
 ) -> None:
     """Refuse a start in the middle of an unfinished upgrade.
 
-    ``rows`` runs a query, in a transaction or of a reader. ``name`` is that of the job to be
-    started, if it has to be unique; ``job`` the job itself, if it is known: one of the upgrade has
-    its name.
+    ``rows`` runs a query, in a transaction or as a reader. ``name`` is the name of the job to be
+    started, if it must be unique; ``job`` the job itself, if known: a job of the upgrade may use
+    the upgrade's name.
 
     Raises Locked if the upgrade continues from the job, or has the name.
     """
@@ -149,20 +150,29 @@ class UpgradeRecords(Purging):
         return self._database.write(work)
 
     def upgrade(self, reference: str) -> tuple[Upgrade, ProcessRef | None]:
-        """Return the upgrade whose id begins with ``reference``, and its process.
+        """Return the upgrade with this id or unique prefix (at least 4 digits), and its process.
 
-        Raises UpgradeNotFound if there is none, or several.
+        Raises UpgradeNotFound, and UsageError if the prefix is not unique or the text is blank.
         """
-        text = reference.lower()
-        rows = self._read(
-            f"SELECT {_COLUMNS} FROM flinkish_upgrades "
-            "WHERE substr(upgrade_id, 1, :length) = :start",
-            start=text,
-            length=len(text),
-        )
-        if len(rows) != 1:
-            what = "several upgrades have" if rows else "no upgrade has"
-            raise UpgradeNotFound(f"{what} an id that begins with {reference!r}")
+        text = reference.strip().lower()
+        if not text:
+            raise UsageError(
+                "the upgrade id is missing", hint="see a job's upgrades with: flinkish status JOB"
+            )
+        rows: list[Row] = []
+        if is_prefix(text):
+            rows = self._read(
+                f"SELECT {_COLUMNS} FROM flinkish_upgrades "
+                "WHERE substr(upgrade_id, 1, :length) = :start",
+                start=text,
+                length=len(text),
+            )
+        if not rows:
+            raise UpgradeNotFound(f"no upgrade has the id {reference!r}")
+        if len(rows) > 1:
+            raise UsageError(
+                f"{len(rows)} upgrades begin with {reference!r}", hint="give more digits of the id"
+            )
         return _upgrade_of(rows[0])
 
     def upgrades_of(self, job_id: str) -> list[Upgrade]:
@@ -181,7 +191,7 @@ class UpgradeRecords(Purging):
     def check_not_in_upgrade(
         self, *, name: str | None = None, job: JobRecord | None = None
     ) -> None:
-        """Raise Locked as the start of a job does; see :func:`refuse_held`."""
+        """Raise Locked if an unfinished upgrade prevents a start; see :func:`refuse_held`."""
         refuse_held(self._read, name=name, job=job)
 
     def jobs_in_upgrades(self) -> set[str]:

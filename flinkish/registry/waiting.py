@@ -24,11 +24,14 @@ def wait_request(
     poll: float = 0.05,
     on_progress: Callable[[Request], Any] | None = None,
 ) -> Request:
-    """Wait until a request is COMPLETED or FAILED, and return it (also if FAILED).
+    """Wait until a request is COMPLETED or FAILED, and return it in either case.
 
     If the job dies, its request fails, because no other process would ever finish it. ``timeout``
-    is in seconds: None waits without limit, 0 checks once. ``on_progress`` is called at first and
-    whenever state or progress has changed. Raises WaitTimeout; the work then continues.
+    is in seconds: None waits without limit, 0 checks once. ``on_progress`` is called first with the
+    request as it is, then whenever state or progress changes.
+
+    Raises WaitTimeout; the work then continues. If the registry is read-only and the job has died,
+    raises the job's failure.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     reported: tuple[Any, ...] | None = None
@@ -53,7 +56,7 @@ def wait_request(
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
                 f"no result of the {request.kind.value} request {request.request_id} "
-                f"within {timeout:g} s ({_standing(registry, request)}); the work "
+                f"within {timeout:.15g} s ({_standing(registry, request)}); the work "
                 "continues",
                 hint=f"follow it with: flinkish request wait {request.request_id}",
                 request_id=request.request_id,
@@ -90,7 +93,7 @@ def wait_job(
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
                 f"job {job.name} ({job.job_id}) is still {job.state.value} after "
-                f"{timeout:g} s; it continues",
+                f"{timeout:.15g} s; it continues",
                 hint=f"follow it with: flinkish status {job.job_id}",
                 job_id=job.job_id,
                 state=job.state.value,
@@ -99,7 +102,7 @@ def wait_job(
 
 
 def _standing(registry: Registry, request: Request) -> str:
-    """Return how far a request is, for the message of a client that waits no longer."""
+    """Return how far a request has come, for the message of a client that stops waiting."""
     state = request.state.value
     if request.state is RequestState.PENDING:
         return f"{state}, its job is {registry.job(request.job_id).state.value}"

@@ -23,7 +23,7 @@ class SavepointReporter(Protocol):
         """
 
     def warning(self, text: str) -> None:
-        """Report what the user has to know of a savepoint that was taken."""
+        """Report something that the user must know about a savepoint that was taken."""
 
 
 class Pace:

@@ -33,7 +33,7 @@ def combine(
 ) -> TypeSerializerSchemaCompatibility:
     """Return the verdict on a composite from those on its outer and nested serializers.
 
-    ``root`` names the whole type, for reasons. ``outer`` is the verdict on the outer serializer
+    ``root`` names the whole type, in reasons. ``outer`` is the verdict on the outer serializer
     alone, ``nested`` the name and verdict of each part. ``rebuild`` makes the outer serializer from
     the reconfigured nested ones (None for those that stay), if any is reconfigured.
     """
@@ -56,8 +56,8 @@ def combine(
 class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
     """The snapshot of a serializer that is composed of nested serializers.
 
-    A subclass returns its serializer's nested ones, and builds the serializer from others. If it
-    has its own configuration, it writes, reads and judges that too (the ``outer`` methods).
+    A subclass returns a serializer's nested ones, and builds a serializer from others. If the
+    serializer has its own configuration, the ``outer`` methods write, read and judge it.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
 
     #: The serializer's class.
     serializer_class: ClassVar[type[TypeSerializer[Any]]]
-    #: How many nested serializers there are; None if that differs.
+    #: Number of nested serializers; None if it varies.
     nested_count: ClassVar[int | None] = None
 
     def __init__(self, serializer: TypeSerializer[Any] | None = None) -> None:
@@ -140,13 +140,22 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
             for old, new in zip(self._nested, new_nested, strict=True)
         ]
 
+        outer = self.resolve_outer_schema_compatibility(new_serializer)
+
         def rebuild(others: tuple[TypeSerializer[Any] | None, ...]) -> TypeSerializer[Any]:
+            if outer.serializer is not None and not any(others):
+                return outer.serializer
             kept = zip(others, new_nested, strict=True)
-            return self.create_outer_serializer(tuple(other or new for other, new in kept))
+            source: Any = self
+            if outer.serializer is not None:
+                source = outer.serializer.snapshot_configuration()
+            nested = tuple(other or new for other, new in kept)
+            rebuilt: TypeSerializer[Any] = source.create_outer_serializer(nested)
+            return rebuilt
 
         return combine(
             new_serializer.type_name,
-            self.resolve_outer_schema_compatibility(new_serializer),
+            outer,
             list(zip(self.nested_names(), verdicts, strict=True)),
             rebuild,
         )
@@ -167,7 +176,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
 def changed_type(
     snapshot: TypeSerializerSnapshot[Any], new_serializer: TypeSerializer[Any]
 ) -> TypeSerializerSchemaCompatibility:
-    """Return the verdict on a type that is not the one that was written."""
+    """Return the verdict on a type other than the written one."""
     text = (
         f"{snapshot.type_name} -> {new_serializer.type_name}: the type of state may not change; "
         "keep it, or declare the new type under another name"

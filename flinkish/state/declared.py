@@ -1,10 +1,10 @@
 """The typed states of an operator: a tag on its plan, their formats, and their columns.
 
 A program declares the states of an operator where it creates the DataFrame. The snapshots of their
-serializers are a Scala ``TreeNodeTag`` on the plan's node, like uids; the driver reads it when the
-query starts. By then Spark has pickled the user's function with the program's serializers. What a
-restore adds (readers of older generations, a reconfigured serializer) reaches the tasks as a local
-property of the query's thread, which Spark passes to every task.
+serializers are kept in a Scala ``TreeNodeTag`` on the plan's node, as uids are; the driver reads it
+when the query starts. By then Spark has pickled the user's function with the program's serializers.
+What a restore adds (readers of older generations, a reconfigured serializer) reaches the tasks as a
+local property of the query's thread, which Spark passes to every task.
 
 Nothing here imports Spark: the plan is accessed through the DataFrame itself.
 """
@@ -37,7 +37,7 @@ PROPERTY: Final = "flinkish.state."
 MAP_KEY: Final = "#key"
 
 StateDescriptor = ValueStateDescriptor | ListStateDescriptor | MapStateDescriptor
-#: Serializers by state, of the operators that this process has declared, by token.
+#: By token, the serializers of each operator that this process has declared, by state.
 _DECLARED: dict[str, Mapping[str, TypeSerializer[Any]]] = {}
 
 
@@ -91,8 +91,8 @@ def from_text(text: str) -> bytes:
 def declare(states: Sequence[StateDescriptor], *, by_element: bool = False) -> DeclaredStates:
     """Check the states of an operator, and record their serializers.
 
-    With ``by_element`` a list or map is stored by elements: its serializer is that of an element,
-    or of the map's values; that of the map's keys has the name with the suffix :data:`MAP_KEY`.
+    With ``by_element`` lists and maps are stored by element: their serializer is that of an
+    element, or of the map's values; the name of the keys' serializer ends with :data:`MAP_KEY`.
 
     Raises UsageError if there are no states, one is not a descriptor, or two have the same name.
     """
@@ -164,7 +164,7 @@ def formats_to_text(formats: Mapping[str, StateFormat]) -> str:
 class TaskFormats:
     """The formats of an operator's states, as its tasks see them. Picklable.
 
-    ``serializers`` are the program's, by state, which a query without a restore uses.
+    ``serializers`` are the program's, by state; a query without a restore uses them.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class TaskFormats:
         self._seen: tuple[str, Mapping[str, StateFormat]] | None = None
 
     def current(self) -> Mapping[str, StateFormat]:
-        """Return the formats for the task that runs, by state."""
+        """Return the formats for the running task, by state."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -209,7 +209,7 @@ def typed_columns(
     if not (kind or "").startswith("transformWithState"):
         yield from ((name, (_GROUP_STATE, name)) for name in _types(fields.get(_GROUP_STATE)))
     elif _VARIABLE in fields and not store.startswith("$"):
-        # With a time to live, Spark keeps the value and its end in a struct.
+        # With a time to live, Spark keeps the value and its expiration in a struct.
         nested = _VARIABLE in _types(fields[_VARIABLE])
         yield store, (_VARIABLE, _VARIABLE) if nested else (_VARIABLE,)
 

@@ -19,7 +19,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 def check_serializer(serializer: TypeSerializer[Any]) -> None:
-    """Check that the snapshots of a serializer, and nested ones, will be found again.
+    """Check that a serializer's snapshots, including nested ones, can be found at a restore.
 
     Raises UsageError if one of their classes is not public, not at the top level, or needs
     arguments.
@@ -67,7 +67,7 @@ class ValueStateDescriptor:
     Raises
     ------
     UsageError
-        The name or the type is not one that state can have.
+        The name is invalid, or the type or serializer cannot be used for state.
     """
 
     name: str
@@ -76,7 +76,7 @@ class ValueStateDescriptor:
     serializer: TypeSerializer[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check, and make the serializer."""
+        """Check the name and the type, and create the serializer."""
         (serializer,) = _checked("value state", self.name, self.type_or_serializer)
         object.__setattr__(self, "serializer", serializer)
 
@@ -96,16 +96,16 @@ class ListStateDescriptor:
     Raises
     ------
     UsageError
-        The name or the type is not one that state can have.
+        The name is invalid, or the type or serializer cannot be used for state.
     """
 
     name: str
     element: Any
-    #: The serializer of the whole list; its ``element`` is that of one.
+    #: The serializer of the whole list; its ``element`` is that of one element.
     serializer: ListSerializer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check, and make the serializer."""
+        """Check the name and the type, and create the serializer."""
         (serializer,) = _checked("list state", self.name, self.element)
         object.__setattr__(self, "serializer", ListSerializer(serializer))
 
@@ -127,7 +127,7 @@ class MapStateDescriptor:
     Raises
     ------
     UsageError
-        The name or a type is not one that state can have.
+        The name is invalid, or a type or serializer cannot be used for state.
     """
 
     name: str
@@ -137,7 +137,7 @@ class MapStateDescriptor:
     serializer: MapSerializer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check, and make the serializer."""
+        """Check the name and the type, and create the serializer."""
         check_key(self.key, self.key)
         key, value = _checked("map state", self.name, self.key, self.value)
         object.__setattr__(self, "serializer", MapSerializer(key, value))

@@ -1,12 +1,12 @@
-"""The bytes of one state over the life of its job: which serializer wrote and which reads them.
+"""The bytes of one state over the life of its job: the serializers that wrote and that read them.
 
 A stored value is the number of its generation (a varint, nearly always one byte) and the bytes of
 that generation's serializer. Generation 0 is the first; a restore that migrates lazily adds one,
-one that migrates eagerly writes all values again as generation 0. Savepoints keep a snapshot for
+and one that migrates eagerly rewrites all values as generation 0. Savepoints keep a snapshot for
 each generation, the oldest first.
 
-Flink's heap backend migrates when it restores, its RocksDB backend when it first touches a key;
-here the user chooses (``state.migration``), and both work with both of Spark's backends.
+Flink's heap backend migrates when it restores, its RocksDB backend when a state is first accessed;
+here the user chooses (``state.migration``), and both ways work with each of Spark's backends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flinkish.state.serializers import (
 from flinkish.state.snapshots import ModuleLoader, StatePlace, write_snapshot
 from flinkish.state.wire import put_size
 
-#: More lazy restores than anybody does without one that migrates eagerly.
+#: Far more than a job accumulates by lazy migrations before an eager one.
 MAX_GENERATIONS: Final = 100
 
 
@@ -70,7 +70,7 @@ class StateFormat:
         return self.readers[generation].deserialize(data)
 
     def rewrite(self, stored: bytes) -> bytes:
-        """Return the stored bytes of the same value as of generation 0 of the writer."""
+        """Return the bytes of a stored value rewritten as generation 0 by the writer."""
         return b"\x00" + self.writer.serialize(self.read(stored))
 
 
@@ -91,7 +91,7 @@ class ResolvedState:
     ``verdict`` is the worst among the generations, never incompatible. ``format`` reads and writes
     the state after the restore. ``snapshots`` are for the next savepoint, one per generation.
     ``rewriting`` reads the savepoint's values and writes them in the new form; None if the restore
-    rewrites none. With ``is_mixed`` values of older generations stay until they are touched.
+    rewrites none. With ``is_mixed``, values of older generations stay until they are updated.
     """
 
     verdict: Verdict
@@ -165,7 +165,7 @@ class RestoredState:
     serializer
         Reads and writes the state from now on: the new serializer, or the reconfigured one.
     reader
-        Reads the old bytes: the same unless the state is migrated.
+        Reads the old bytes: the same serializer unless the state is migrated.
     """
 
     compatibility: TypeSerializerSchemaCompatibility

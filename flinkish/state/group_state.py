@@ -39,9 +39,9 @@ def apply_in_pandas_with_state(
 ) -> Any:
     """Apply a function to the rows of each key, with typed state.
 
-    As ``GroupedData.applyInPandasWithState``, except that the function's state is a
-    :class:`TypedGroupState`. Name the result with :func:`flinkish.uid`: by that a restore finds the
-    state again.
+    Like ``GroupedData.applyInPandasWithState``, except that the function's state is a
+    :class:`TypedGroupState`. Name the result with :func:`flinkish.uid`, by which a restore finds
+    the state.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def apply_in_pandas_with_state(
     output_mode
         ``append`` or ``update``.
     timeout
-        As of ``pyspark.sql.streaming.state.GroupStateTimeout``.
+        One of ``pyspark.sql.streaming.state.GroupStateTimeout``.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def apply_in_pandas_with_state(
 
 @public_evolving
 class TypedGroupState:
-    """The states of the current key, with the methods of ``GroupState`` about time.
+    """The states of the current key, with the methods of ``GroupState`` for timeouts and time.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class TypedGroupState:
 
     @property
     def hasTimedOut(self) -> bool:
-        """Whether the function is called because the key's timeout is over."""
+        """Whether the function is called because the key's timeout expired."""
         return bool(self._group_state.hasTimedOut)
 
     @property
@@ -165,7 +165,7 @@ class _TypedFunction:
         self._names = [each.name for each in states]
         self._formats = formats
 
-    # A method: Spark takes functions and methods, and no callable objects.
+    # A method: Spark takes functions and methods, but no callable objects.
     def call(self, key: Any, frames: Iterator[Any], group_state: Any) -> Iterator[Any]:
         """Call the user's function for one key."""
         cells = self._cells(self._formats.current(), group_state.getOption)

@@ -73,7 +73,7 @@ class MapState(Protocol):
         ...
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key of the map; None if it has none."""
+        """Return the value of a key of the map; None if the map lacks the key."""
         ...
 
     def put(self, key: Any, value: Any) -> None:

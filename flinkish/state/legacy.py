@@ -41,7 +41,7 @@ class CompatibilityResult(enum.Enum):
 
 @public_evolving
 class TypeSerializerConfigSnapshot(ABC):
-    """The configuration of an old-style serializer; made without arguments, then read."""
+    """The configuration of an old-style serializer; created without arguments, then read into."""
 
     #: The version of what :meth:`write` writes.
     version: ClassVar[int] = 1
@@ -62,7 +62,7 @@ class OldStyleSerializer(Protocol):
         """Return the bytes of a value."""
 
     def deserialize(self, data: bytes) -> Any:
-        """Return the value of bytes."""
+        """Return the value that bytes represent."""
 
     def snapshot_configuration(self) -> TypeSerializerConfigSnapshot:
         """Return the configuration."""
@@ -73,7 +73,7 @@ class OldStyleSerializer(Protocol):
 
 @public_evolving
 class LegacySerializer(TypeSerializer[Any]):
-    """An old-style serializer in the form of a present one.
+    """An old-style serializer as a :class:`~flinkish.state.TypeSerializer`.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         snapshot.read(written, content)
         cls = loader.load(serializer)
         if not all(callable(getattr(cls, name, None)) for name in ("serialize", "deserialize")):
-            raise ValueError(f"{serializer} is not a serializer")  # and is not called
+            raise ValueError(f"{serializer} is not a serializer")  # so it is not called
         self._old, self._config = cls(), snapshot
 
     def resolve_schema_compatibility(
@@ -176,7 +176,7 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         """Return the serializer that wrote the bytes."""
         if self._old is None:
             raise Incompatible("the snapshot of an old-style serializer was never read")
-        if isinstance(self._old, TypeSerializer):  # the class has become one meanwhile
+        if isinstance(self._old, TypeSerializer):  # the class has since become one
             return self._old
         return LegacySerializer(self._old)
 

@@ -1,12 +1,12 @@
-"""Stored values of typed state as plain data, by the snapshots of a savepoint alone.
+"""Decode stored values of typed state to plain data, with a savepoint's snapshots alone.
 
 Nothing of the program is imported: a dataclass becomes a struct of its fields as the snapshot names
 them. Values that only a class of the program can read (a custom serializer, a pickled value, a
 serializer of the old style) stay bytes.
 
 Types are those of Spark's ``DataType.json``: dataclasses, NamedTuples and tuples are structs, a
-dict is a map, times are ISO 8601 texts (Python's may have a zone), decimals are texts. A value of
-an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive records.
+dict is a map, a ``datetime`` is an ISO 8601 text (it may have a zone), decimals are texts. A value
+of an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive records.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
+from uuid import UUID
 
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.state.avro.serializer import AvroSerializerSnapshot
@@ -115,7 +116,7 @@ def plain_type(snapshot: bytes, place: StatePlace | str) -> PlainType | None:
     """
     try:
         return _plain(ModuleLoader(place).read(snapshot))
-    except Incompatible:  # a class of the program's, or of a newer flinkish
+    except Incompatible:  # a class of the program, or of a newer flinkish
         return None
 
 
@@ -127,7 +128,7 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
         return PlainType(_SINGLE[kind], _Single(snapshot.restore_serializer(), convert))
     if isinstance(snapshot, NumpyScalarSerializerSnapshot):
         name = snapshot.type_name.partition(".")[2]
-        if name == "uint64":  # more than a long has
+        if name == "uint64" or name.startswith("complex"):  # exceeds a long; Spark has no type
             return PlainType("string", _Single(snapshot.restore_serializer(), _text))
         return PlainType(_NUMPY.get(name, "long"), _Single(snapshot.restore_serializer(), _item))
     if isinstance(snapshot, AvroSerializerSnapshot):
@@ -147,6 +148,9 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
         return PlainType(json_, _List(element.read))
     if isinstance(snapshot, MapSerializerSnapshot):
         key, value = plain
+        if isinstance(snapshot.nested_snapshots[0], OptionalSerializerSnapshot):
+            # Keys of Spark's maps are never null.
+            return PlainType("string", _AsText(_Map(key.read, value.read)))
         types = {"keyType": key.json, "valueType": value.json, "valueContainsNull": True}
         return PlainType({"type": "map", **types}, _Map(key.read, value.read))
     if isinstance(snapshot, OptionalSerializerSnapshot):
@@ -158,12 +162,12 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
 def _struct(
     names: tuple[str, ...], snapshots: Sequence[TypeSerializerSnapshot[Any]]
 ) -> PlainType | None:
-    """Return the type of a struct; None if a field is unknown, or has another's name."""
+    """Return the type of a struct; None if it has no fields, or one of unknown type."""
     nested = [_plain(each) for each in snapshots]
     plain = [each for each in nested if each is not None]
     if len(plain) < len(names) or not names:
         return None
-    if len({name.casefold() for name in names}) < len(names):  # one name to Spark
+    if len({name.casefold() for name in names}) < len(names):  # Spark sees one name
         return PlainType("string", _AsText(_Struct(names, tuple(each.read for each in plain))))
     fields = [
         {"name": name, "type": each.json, "nullable": True, "metadata": {}}
@@ -266,8 +270,8 @@ def _for_json(value: Any) -> Any:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, (date, datetime)):
+    if isinstance(value, (date, datetime, time)):
         return value.isoformat()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    return str(value) if isinstance(value, Decimal) else repr(value)
+    return str(value) if isinstance(value, (Decimal, UUID)) else repr(value)

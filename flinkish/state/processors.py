@@ -1,6 +1,6 @@
 """Typed state in ``transformWithState`` and ``transformWithStateInPandas`` (Spark 4).
 
-Values, lists and maps are in its state variables, in columns of bytes.
+Values, lists and maps are kept in Spark's state variables, as columns of bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from flinkish.state.group_state import find_state
 from flinkish.state.handles import ListState, MapState, ValueState
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.shipping import ship_package
+from flinkish.state.snapshots import write_snapshot
 
 _NODES = frozenset({"TransformWithStateInPandas", "TransformWithStateInPySpark"})
 
@@ -39,9 +40,9 @@ def transform_with_state(
 ) -> Any:
     """Apply a ``StatefulProcessor`` to the rows of each key, with typed state.
 
-    As ``GroupedData.transformWithState``, except that the handle that the processor's ``init`` gets
-    is a :class:`TypedHandle`. Name the result with :func:`flinkish.uid`: by that a restore finds
-    the state again.
+    Like ``GroupedData.transformWithState``, except that the processor's ``init`` gets a
+    :class:`TypedHandle`. Name the result with :func:`flinkish.uid`, by which a restore finds the
+    state.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def transform_with_state(
     time_mode
         ``None``, ``ProcessingTime`` or ``EventTime``.
     in_pandas
-        Whether the processor takes pandas frames (``transformWithStateInPandas``), else rows.
+        Whether the processor takes pandas frames (``transformWithStateInPandas``), not rows.
     event_time_column
         The column of the result with the event time, for operators downstream.
 
@@ -72,7 +73,7 @@ def transform_with_state(
     UsageError
         The states are declared wrongly.
     UnsupportedSession
-        This Spark is older than 4.0.
+        This Spark is older than 4.1, or than 4.0 with ``in_pandas``.
     """
     method = "transformWithStateInPandas" if in_pandas else "transformWithState"
     if not hasattr(grouped, method):
@@ -97,11 +98,11 @@ class TypedHandle:
     Parameters
     ----------
     handle
-        Spark's. What this class does not have (timers, ``deleteIfExists``) is Spark's own.
+        Spark's handle, which provides what this class lacks (timers, ``deleteIfExists``).
     declared
         The operator's states, by name.
     formats
-        Those of their bytes.
+        The formats of their bytes.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class TypedHandle:
         Parameters
         ----------
         ttl_ms
-            Time to live of a value in milliseconds; None for ever.
+            Time to live of a value in milliseconds; None means forever.
         """
         state = self._checked(descriptor)
         variable = self._handle.getValueState(descriptor.name, _bytes("value"), ttl_ms)
@@ -143,12 +144,18 @@ class TypedHandle:
         return getattr(self._handle, name)
 
     def _checked(self, descriptor: StateDescriptor) -> VariableFormat:
-        if find_state(self._declared, descriptor) != descriptor:
+        declared = find_state(self._declared, descriptor)
+        # A custom serializer need not define equality, and the declared one was pickled.
+        if type(declared) is not type(descriptor) or _written(declared) != _written(descriptor):
             raise UsageError(
                 f"the state {descriptor.name} is declared differently in states=[...]",
                 hint="use one descriptor in both places",
             )
         return VariableFormat(descriptor.name, self._formats)
+
+
+def _written(descriptor: StateDescriptor) -> bytes:
+    return write_snapshot(descriptor.serializer.snapshot_configuration())
 
 
 def _bytes(column: str) -> Any:
@@ -160,7 +167,7 @@ def _bytes(column: str) -> Any:
 def _typed_processor(
     processor: Any, states: Sequence[StateDescriptor], formats: TaskFormats
 ) -> Any:
-    """Return a ``StatefulProcessor`` that passes a :class:`TypedHandle` to the user's one."""
+    """Return a ``StatefulProcessor`` that passes a :class:`TypedHandle` to the user's."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     declared = {each.name: each for each in states}
@@ -194,14 +201,14 @@ def _typed_processor(
 
 
 class VariableFormat:
-    """The format of one state, as the task that runs has it. Picklable."""
+    """The format of one state, as the running task sees it. Picklable."""
 
     def __init__(self, name: str, formats: TaskFormats) -> None:
         self._name = name
         self._formats = formats
 
     def current(self) -> StateFormat:
-        """Return the format for the task that runs."""
+        """Return the format for the running task."""
         return self._formats.current()[self._name]
 
 

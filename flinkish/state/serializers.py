@@ -172,7 +172,7 @@ class SnapshotLoader(Protocol):
     """Reads snapshots inside another one, and finds classes by their names."""
 
     def read(self, data: bytes) -> TypeSerializerSnapshot[Any]:
-        """Return the snapshot of its bytes.
+        """Return the snapshot that bytes encode.
 
         Raises
         ------
@@ -209,12 +209,12 @@ class SnapshotLoader(Protocol):
 class TypeSerializerSnapshot(ABC, Generic[T]):
     """A savepoint's record of the serializer that wrote a state.
 
-    It is found by its class's name. So the class must be public, at the top level of its module,
-    and callable without arguments; every serializer has its own snapshot class.
+    It is restored by the name of its class, so the class must be public, at the top level of its
+    module, and callable without arguments; each serializer class has its own snapshot class.
     :func:`flinkish.state.check_snapshot_class` checks this when a state is declared.
     """
 
-    #: The version of what :meth:`write_snapshot` writes; raised whenever that changes.
+    #: The version of what :meth:`write_snapshot` writes; increase it whenever that changes.
     current_version: ClassVar[int] = 1
 
     @property
@@ -248,7 +248,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         Raises
         ------
         ValueError
-            The content is damaged. The caller reports every other error as damage, too.
+            The content is damaged. The caller also reports every other error as damage.
         """
 
     @abstractmethod
@@ -271,7 +271,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
 
 class OldStateReader(TypeSerializer[T]):
-    """Base class of readers of old bytes as new values, which cannot write and have no snapshot."""
+    """Base class of readers of old bytes as new values; they cannot write and have no snapshot."""
 
     def serialize(self, value: T) -> bytes:
         """Raise UsageError: values are written by the new serializer."""

@@ -60,7 +60,7 @@ class ModuleLoader:
 
     ``place`` says whose snapshots they are (a :class:`StatePlace`, or a text), for errors.
     ``modules`` may be imported, with their submodules: flinkish, and the program's own. ``depth``
-    counts the snapshots around the one that is read.
+    is the number of snapshots that enclose the one being read.
     """
 
     place: StatePlace | str
@@ -192,8 +192,8 @@ def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
     Raises
     ------
     UsageError
-        The class cannot be found again (see :func:`check_snapshot_class`), or the content is larger
-        than what would be read.
+        The class cannot be found again (see :func:`check_snapshot_class`), or the snapshot is
+        larger than :data:`MAX_BYTES`.
     """
     check_snapshot_class(type(snapshot))
     out = bytearray([FRAMING])
@@ -239,7 +239,8 @@ def check_snapshot_class(cls: type) -> None:
     Raises
     ------
     UsageError
-        It is not public, not at the top level of its module, abstract, or needs arguments.
+        It is not such a subclass, not public, not at the top level of its module, abstract, needs
+        arguments, or has no valid ``current_version``.
     """
     name = class_name(cls)
     reason = _why_unfindable(cls)
@@ -262,7 +263,7 @@ def check_snapshot_class(cls: type) -> None:
 
 
 def check_findable(cls: type, what: str) -> None:
-    """Check that a class whose name a snapshot stores can be found by it.
+    """Check that a class whose name a snapshot stores can be found by that name.
 
     Raises UsageError if it is not public, or not at the top level of its module.
     """
@@ -304,7 +305,7 @@ def _is_below(module: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def _unframe(data: bytes) -> tuple[str, int | None, bytes]:
-    """Return name, version and content; no version for another framing."""
+    """Return name, version and content; the version is None for a newer framing."""
     if len(data) > MAX_BYTES:
         raise Corrupt(f"it has {len(data)} bytes; the maximum is {MAX_BYTES}")
     parts = Parts(data, "it")

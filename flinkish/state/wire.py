@@ -1,7 +1,7 @@
-"""Parts of bytes, each behind its size: writing, and strict reading.
+"""Byte strings, each preceded by its size: writing, and strict reading.
 
-A size is a varint: seven bits a byte, the lowest first, and the high bit if more follow. Each has
-only one valid form. Bytes are untrusted: every size is compared with the remaining bytes.
+A size is a varint: seven bits a byte, the lowest first, with the high bit set if more follow. Each
+has only one valid form. Bytes are untrusted: every size is compared with the remaining bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def put_part(out: bytearray, data: bytes) -> None:
 
 
 def put_text(out: bytearray, text: str) -> None:
-    """Append a text with the size of its UTF-8 in front."""
+    """Append a text as UTF-8 with its size in front."""
     put_part(out, text.encode())
 
 
@@ -53,7 +53,7 @@ class Parts:
         return Corrupt(f"{self._what} is damaged at byte {self._at} of {len(self._data)}: {reason}")
 
     def size(self) -> int:
-        """Read a size or number; Corrupt if the bytes end, or it is not in its canonical form."""
+        """Read a size or number; raise Corrupt if it is cut off or not in canonical form."""
         size = shift = 0
         while True:
             if self._at >= len(self._data):
@@ -70,14 +70,14 @@ class Parts:
                 raise self.damaged("a size is too long")
 
     def count(self) -> int:
-        """Read the number of parts that follow; each has one byte at least."""
+        """Read the number of parts that follow; each takes at least one byte."""
         count = self.size()
         if count > len(self._data) - self._at:
             raise self.damaged(f"{count} parts should follow, which do not fit")
         return count
 
     def part(self, most: int | None = None) -> bytes:
-        """Read bytes that follow their size; Corrupt if they end, or are more than ``most``."""
+        """Read bytes preceded by their size; Corrupt if cut off, or more than ``most``."""
         data, start = self._data, self._at
         if start < len(data) and data[start] < 0x80:  # nearly always
             size, start = data[start], start + 1

@@ -9,6 +9,7 @@ first remote location is used.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -106,6 +107,10 @@ __all__ = [
     "write_output",
 ]
 
+_DESCRIPTOR = re.compile(r"(?:/dev|/proc/self)/fd/(\d{1,9})")
+#: Links that are followed to a descriptor, as many as Linux follows.
+_MAX_LINKS = 40
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -139,13 +144,16 @@ def list_names(location: str, *, hidden: bool = False) -> list[str]:
     return [*listing.files, *listing.directories]
 
 
-def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
+def walk_files(
+    location: str, prefix: str = "", *, follow: bool = False
+) -> Iterator[tuple[str, FileEntry]]:
     """Yield every visible file below a directory, with its relative path (separated by slashes).
 
-    A symbolic link is yielded as a file with its own size and age, and is not followed.
+    A symbolic link is yielded as a file with its own size and age, or with those of its target if
+    ``follow`` is set. A link to a directory is not gone into.
     """
     if is_local(location):
-        yield from local.walk_files(location, prefix)
+        yield from local.walk_files(location, prefix, follow=follow)
         return
     listing = list_directory(location)
     for name in sorted(listing.files):
@@ -155,9 +163,9 @@ def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry
 
 
 def has_sizes(location: str, sizes: Mapping[str, int]) -> bool:
-    """Return whether a directory is cheaply found to have files of these sizes in bytes, by name.
+    """Return whether a cheap request finds files of these names and sizes (bytes) in a directory.
 
-    False means nothing: then :func:`list_directory` tells.
+    False may only mean that there is no cheap request: then call :func:`list_directory`.
     """
     return not is_local(location) and _store(location).has_sizes(location, sizes)
 
@@ -209,10 +217,10 @@ def read_head(location: str, count: int) -> bytes:
 def read_tail(
     location: str, size: int, count: int, original: tuple[str, str] | None = None
 ) -> bytes:
-    """Read at most the last ``count`` bytes of a file of ``size`` bytes; FileNotFoundError.
+    """Read at most the last ``count`` bytes of a file of ``size`` bytes.
 
-    ``original`` is the location and the stamp of a local file of which the file is a copy: it is
-    read instead if it still has that stamp.
+    ``original`` is the location and stamp of the local file that it was copied from, which is read
+    instead if it still has that stamp. Raises FileNotFoundError.
     """
     start = max(size - count, 0)
     if original is not None:
@@ -267,6 +275,9 @@ def write_atomically(location: str, data: bytes) -> None:
 def write_output(path: str, data: bytes) -> None:
     """Write a file of this host that a user has named: atomically, except for a pipe or a device.
 
+    A link is followed. One to an open file of this process, like ``/dev/stdout``, gets the data
+    where that file stands.
+
     Raises UsageError for a URL of another storage, StorageError if the file cannot be written.
     """
     location = locate(path)
@@ -274,14 +285,28 @@ def write_output(path: str, data: bytes) -> None:
         raise UsageError(
             f"{path} is not a file of this host", hint="name a local file, and copy it there"
         )
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        try:
-            with open(path, "wb") as file:  # such as /dev/stdout: must not be replaced
-                file.write(data)
-        except OSError as error:
-            raise storage_error("write", path, error) from error
+    opened = _open_file_at(location)
+    target = os.path.realpath(location)
+    is_special = os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target))
+    if opened is None and not is_special:
+        write_atomically(target, data)
         return
-    write_atomically(location, data)
+    try:
+        with open(target if opened is None else os.dup(opened), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise storage_error("write", path, error) from error
+
+
+def _open_file_at(path: str) -> int | None:
+    """Return the descriptor of this process that a path leads to; None for other paths."""
+    for _ in range(_MAX_LINKS):
+        if descriptor := _DESCRIPTOR.fullmatch(path):
+            return int(descriptor[1])
+        if not os.path.islink(path):
+            break
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return None
 
 
 def publish_file(temporary: str, location: str) -> None:

@@ -1,8 +1,8 @@
 """Names below a root: which names are refused, and how to reach them without following links.
 
-Anyone who can write a file into a shared directory chooses names: in reference lists, in leases, of
-links. A root is named by the user or by Spark, and is trusted. Nothing below it is trusted. On
-local storage every step down from the root opens a directory descriptor with ``O_NOFOLLOW``, so a
+Anyone who can write into a shared directory chooses names: in reference lists, in leases, and of
+links. A root is named by the user or by Spark, and is trusted; nothing below it is. On local
+storage every step down from the root opens a directory descriptor with ``O_NOFOLLOW``, so a
 directory that is replaced by a link in the meantime is not followed. On remote storage a name is a
 part of a key below the root's key.
 """
@@ -45,7 +45,7 @@ def parts_of(root: str, name: str) -> tuple[str, ...]:
         if text.startswith("/"):
             raise unsafe(root, name, "it is absolute")
         if not {"", ".", ".."}.isdisjoint(text.split("/")):
-            raise unsafe(root, name, "it may lead outside, it has an empty part or dots")
+            raise unsafe(root, name, "it has an empty part, '.' or '..'")
     scheme = scheme_of(root)
     if (has_queries(scheme) and ("?" in name or "#" in name)) or (
         scheme == "s3" and "?versionId=" in name
@@ -151,7 +151,7 @@ def read_below(root: str, name: str, limit: int) -> bytes:
     else:
         from flinkish.storage.stores import store_of
 
-        data = store_of(root).read_bytes(join(root, name))
+        data = store_of(root).read_head(join(root, name), limit + 1)
     if len(data) > limit:
         raise Corrupt(f"{join(root, name)} is too large: more than {limit:,} bytes", path=name)
     return data

@@ -11,6 +11,7 @@ Names of directories end with a slash in plans and in calls of ``tell``.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Tell = Callable[[str], object]
 #: Maximum depth of a tree. Deeper entries stay, and :func:`remove_tree` then returns False.
 MAX_DEPTH = 200
+#: Files that are removed from a remote store at once; only then ``tell`` is called for them.
+_BATCH = 1000
 _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR})
 
 
@@ -53,15 +56,14 @@ def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> N
                 if _unlink(place, parts_of(root, name)) and tell is not None:
                     tell(name)
         return
-
-    def locations() -> Iterator[str]:
-        for name in names:
+    rest = iter(names)
+    while batch := list(itertools.islice(rest, _BATCH)):
+        for name in batch:
             parts_of(root, name)
-            yield join(root, name)
-            if tell is not None:
+        _store(root).delete_files(join(root, name) for name in batch)
+        if tell is not None:
+            for name in batch:
                 tell(name)
-
-    _store(root).delete_files(locations())
 
 
 def remove_tree(root: str, name: str, tell: Tell | None = None) -> bool:
@@ -123,7 +125,7 @@ def plan_empty_directories(
 ) -> Iterator[str]:
     """Yield the directories that :func:`remove_empty_directories` would remove later.
 
-    Assumes that all files are removed first for whose name, relative to the root, ``goes`` is true.
+    Assumes that the files whose names, relative to the root, satisfy ``goes`` are removed first.
     Raises the same errors.
     """
     directories = sorted(
@@ -209,9 +211,10 @@ def _visit(directory: int, entry: str, name: str, *, remove: bool, depth: int = 
             yield name
         return
     try:
-        if depth < MAX_DEPTH:
-            for below in sorted(os.listdir(inside)):
-                yield from _visit(inside, below, f"{name}/{below}", remove=remove, depth=depth + 1)
+        for below in sorted(os.listdir(inside)) if depth < MAX_DEPTH else ():
+            yield from _visit(inside, below, f"{name}/{below}", remove=remove, depth=depth + 1)
+    except OSError:
+        return  # it cannot be listed, so it stays
     finally:
         os.close(inside)
     with suppress(OSError):
@@ -223,6 +226,8 @@ def _visit(directory: int, entry: str, name: str, *, remove: bool, depth: int = 
 def _is_there(directory: int, entry: str) -> bool:
     try:
         os.stat(entry, dir_fd=directory, follow_symlinks=False)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:
+        pass  # unknown, so it must count
     return True

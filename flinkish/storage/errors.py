@@ -21,7 +21,7 @@ class NotRegular(Corrupt):
 
 
 def not_regular(path: str) -> NotRegular:
-    """Return the error for ``path``, which is no regular file."""
+    """Return the error for ``path``, which is not a regular file."""
     hint = "put the file back from a copy, or remove what is there"
     return NotRegular(f"{path} is not a regular file", hint=hint, path=path)
 
@@ -43,7 +43,7 @@ def storage_error(verb: str, path: str, error: BaseException) -> StorageError:
         )
     return StorageError(
         f"cannot {verb} {path}: {reason}",
-        hint="check that the path exists, its permissions and the storage below it",
+        hint="check that the path exists, its permissions, and its storage",
         path=path,
         errno=number,
     )

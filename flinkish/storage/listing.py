@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from flinkish.storage.errors import storage_error
+
 
 class FileEntry(Protocol):
     """A listed file. Facts that need another request (a local ``stat``) are fetched only on use.
@@ -40,10 +42,12 @@ class LocalEntry:
     def _stat(self) -> os.stat_result:
         try:
             return self.entry.stat(follow_symlinks=self.follow)
+        except FileNotFoundError:
+            raise
         except OSError as error:
             if error.errno == errno.ELOOP:  # a circular link has no target
                 raise FileNotFoundError(errno.ENOENT, "No such file", self.entry.path) from error
-            raise
+            raise storage_error("read", self.entry.path, error) from error
 
     def size(self) -> int:
         return self._stat().st_size
@@ -80,7 +84,7 @@ class RemoteEntry:
 
 @dataclass(frozen=True)
 class Listing:
-    """The visible entries of one directory (hidden are Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
+    """The visible entries of one directory (not Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
 
     path: str
     files: Mapping[str, FileEntry] = field(default_factory=dict)

@@ -23,6 +23,8 @@ from flinkish.storage.locations import split
 _COPY_BLOCK = 1 << 20
 #: Maximum size in bytes of a file for :func:`read_bytes`: logs, schemas, metadata.
 MAX_SMALL = 1 << 30
+#: What the system says of a path that cannot have an entry.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 #: Errors of os.link after which a copy is still possible.
 _LINK_REFUSED = frozenset(
     {
@@ -40,25 +42,31 @@ _LINK_REFUSED = frozenset(
 def status_of(path: str, *, follow: bool) -> os.stat_result | None:
     """Return the status of the entry at ``path``; None if there is none.
 
-    Raises StorageError if that may not be determined.
+    Raises StorageError if the storage does not say whether there is one.
     """
     try:
         return os.stat(path) if follow else os.lstat(path)
-    except PermissionError as error:
-        raise storage_error("read", path, error) from error
-    except (OSError, ValueError):
+    except ValueError:  # NUL in the path
         return None
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise storage_error("read", path, error) from error
 
 
 def stat_of(path: str) -> os.stat_result:
     """Return the status of a file or directory; raise FileNotFoundError if it does not exist.
 
-    Below a file nothing exists, as for :func:`list_directory`.
+    A path below a file does not exist, as in :func:`list_directory`.
     """
     try:
         return os.stat(path)
     except NotADirectoryError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise storage_error("read", path, error) from error
 
 
 def list_directory(path: str) -> Listing:
@@ -85,15 +93,16 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is a directory or a link to one; a circular link is not."""
     try:
         return entry.is_dir()
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in _ABSENT or error.errno == errno.EACCES:
+            return False
+        raise
 
 
-def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
-    """Yield every visible file below a directory, with its relative path.
-
-    A symbolic link is yielded as a file with its own size and age, and is not followed.
-    """
+def walk_files(
+    path: str, prefix: str = "", *, follow: bool = False
+) -> Iterator[tuple[str, FileEntry]]:
+    """Yield every visible file below a directory, see :func:`flinkish.storage.walk_files`."""
     files: list[os.DirEntry[str]] = []
     directories: list[str] = []
     try:
@@ -110,9 +119,9 @@ def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
     except OSError as error:
         raise storage_error("read", path, error) from error
     for entry in sorted(files, key=lambda each: each.name):
-        yield prefix + entry.name, LocalEntry(entry, follow=False)
+        yield prefix + entry.name, LocalEntry(entry, follow=follow)
     for name in sorted(directories):
-        yield from walk_files(os.path.join(path, name), f"{prefix}{name}/")
+        yield from walk_files(os.path.join(path, name), f"{prefix}{name}/", follow=follow)
 
 
 def list_names(path: str, *, hidden: bool = False) -> list[str]:
@@ -128,8 +137,8 @@ def list_names(path: str, *, hidden: bool = False) -> list[str]:
 def open_file(path: str) -> BinaryIO:
     """Open a regular file for reading.
 
-    Raises FileNotFoundError, or NotRegular for a directory, and for a device, a pipe or a link to
-    one: reading it might block or never end.
+    Raises FileNotFoundError, or NotRegular for a directory, a device, a pipe, or a link to one:
+    reading it might block or never end.
     """
     try:
         descriptor = _open_regular(path)
@@ -189,7 +198,11 @@ def read_bytes(path: str) -> bytes:
         try:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_SMALL:
-                raise Corrupt(f"{path} has {size} bytes, more than such a file can have", path=path)
+                raise Corrupt(
+                    f"{path} has {size:,} bytes; at most {MAX_SMALL:,} are read",
+                    hint="check what the file is",
+                    path=path,
+                )
             return file.read(size)
         except OSError as error:
             raise storage_error("read", path, error) from error
@@ -215,14 +228,17 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
     """Link ``source`` to ``target``, or copy it; replace an existing ``target``.
 
     Returns the size in bytes, and whether the target is a link. Raises FileNotFoundError if the
-    source no longer exists, Replaced if it no longer has ``stamp``.
+    source or the target's directory no longer exists, Replaced if the source no longer has
+    ``stamp``.
     """
     try:
+        # os.link links a symbolic link itself, and what it leads to may be removed.
+        original = os.path.realpath(source) if os.path.islink(source) else source
         try:
-            os.link(source, target)
+            os.link(original, target)
         except FileExistsError:
             deletion.remove_file(*split(target))
-            os.link(source, target)
+            os.link(original, target)
         status = os.stat(target)
         _check_stamp(source, status, stamp)
         return status.st_size, True

@@ -97,9 +97,9 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _absolute(path: str) -> str:
-    """Return an absolute path with one slash in front: POSIX leaves two alone, Linux and URLs not.
+    """Return an absolute path with one leading slash; ``abspath`` keeps two, as POSIX allows.
 
-    Raises NoLocation when the path is relative, and the working directory is gone.
+    Raises NoLocation if the path is relative and the working directory is gone.
     """
     try:
         absolute = os.path.abspath(os.path.expanduser(path))
@@ -192,7 +192,7 @@ def same_place(one: str, other: str) -> bool:
 
 
 def one_name(location: str) -> str:
-    """Return the one name of a location, with links resolved; Spark's own locations stay."""
+    """Return a location's canonical name, with links resolved; an invalid one stays as it is."""
     try:
         place = locate(location)
     except StorageError:

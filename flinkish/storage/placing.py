@@ -57,7 +57,7 @@ def place(
     With ``link``, a local file is linked if the file system permits (:func:`.local.place`);
     otherwise it is copied. Within one remote store the store copies. In all other cases the bytes
     pass through this process. ``stamp`` and ``size`` are from the source's listing; without a stamp
-    any content is accepted, the size saves a request. ``hasher`` gets the bytes that pass through
+    any content is accepted; the size saves a request. ``hasher`` gets the bytes that pass through
     this process (default: SHA-256). Raises FileNotFoundError if the source no longer exists,
     Replaced if it no longer has ``stamp``.
     """
@@ -74,7 +74,12 @@ def place(
         size, digest = _store(source).copy_within(source, target, stamp, size, hasher)
         return PlacedFile(size, False, digest)
     with tempfile.SpooledTemporaryFile(_SPOOLED) as file:
-        _store(source).send(source, file, stamp)
+        try:
+            _store(source).send(source, file, stamp)
+        except (FileNotFoundError, Replaced):
+            raise
+        except OSError as error:
+            raise storage_error("write", tempfile.gettempdir(), error) from error
         size = file.tell()
         file.seek(0)
         _store(target).receive(target, file, size, hasher)

@@ -4,11 +4,11 @@ botocore builds, signs and reads a request in a millisecond of Python, obstore i
 savepoint makes these two requests by the thousand, and lists what it has put. botocore remains the
 authority:
 
-* its own first request of a kind to a bucket tells where and how such requests are sent. If that
-  has an unusual header (encryption, a payer ...), signature or identity, all requests of that kind
-  remain with botocore.
-* a request that fails through obstore is repeated by botocore, so that redirects and errors are its
-  own. If it succeeds there, obstore is no longer used for that kind.
+* its first request of each kind to a bucket shows where and how such requests are sent. If that
+  request has an unusual header (encryption, a payer ...), signature or identity, all requests of
+  that kind remain with botocore.
+* a request that fails through obstore is repeated by botocore, which follows redirects and reports
+  errors. If it succeeds there, obstore is no longer used for that kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import flinkish
 
 #: Keys that every client writes into a URL in the same way.
 _PLAIN_KEY = re.compile(r"(?!.*(?:^|/)\.{0,2}(?:/|$))[A-Za-z0-9._/-]+")
-#: Headers without which the request would mean the same, or which every client makes itself.
+#: Headers that do not change what a request means, or that every client sets itself.
 _PLAIN_HEADERS = frozenset(
     {
         "accept-encoding",
@@ -52,12 +52,12 @@ _PLAIN_HEADERS = frozenset(
     }
 )
 _SIGNATURE = re.compile(r"AWS4-HMAC-SHA256 Credential=([^/]+)/\d+/([^/]+)/s3/aws4_request,")
-#: botocore renews credentials 10 minutes before they expire at the latest.
+#: botocore renews credentials at least 10 minutes before they expire.
 _CREDENTIALS_LAST = timedelta(minutes=9)
 
 
 class _Route(NamedTuple):
-    """How a request is sent: the address without key, the region, and who signs it."""
+    """How a request is sent: the address without the key, the region, and who signs it."""
 
     endpoint: str
     has_bucket_in_host: bool
@@ -184,7 +184,7 @@ class PlainRequests:
         )
 
     async def _credentials(self) -> dict[str, Any]:
-        """Return the present credentials of the file system, as obstore asks for them."""
+        """Return the file system's current credentials, in the form that obstore expects."""
         if self._fs.key:
             key, secret, token = self._fs.key, self._fs.secret, self._fs.token
         else:

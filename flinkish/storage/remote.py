@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import IO, Any, BinaryIO, cast
 
 from flinkish.config import mask_secrets
@@ -54,6 +55,10 @@ def refused(verb: str, location: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         if verb != "write":
+            if (
+                error.filename is None and verb == "read"
+            ):  # fsspec raises it with the path as its only argument
+                raise FileNotFoundError(errno.ENOENT, "No such file", location) from error
             raise
         # The missing item is not a source file, but the bucket that is written to.
         raise remote_failure(verb, location, error) from error
@@ -78,6 +83,26 @@ class RemoteStore:
         """Open a file in blocks of ``size`` bytes, if the library uses blocks."""
         blocks = {} if self._streams else {"block_size": size}
         return self._fs.open(self._path(location), mode, **blocks)
+
+    @contextmanager
+    def _new_file(self, location: str, part: int) -> Iterator[Any]:
+        """Open a new file for writing; after an error, flat stores put nothing in place.
+
+        fsspec's own context completes the upload after an error too, and so does its destructor.
+        """
+        writer = self._open(location, "wb", part)
+        try:
+            yield writer
+        except BaseException:
+            if self.flat:
+                with suppress(Exception):
+                    writer.discard()
+                with suppress(Exception):
+                    writer.closed = True
+            with suppress(Exception):
+                writer.close()
+            raise
+        writer.close()
 
     def _path(self, location: str) -> str:
         return str(self._fs._strip_protocol(location))
@@ -113,12 +138,28 @@ class RemoteStore:
     def exists(self, location: str) -> bool:
         """Return whether a file or a directory exists."""
         with refused("read", location):
-            return bool(self._fs.exists(self._path(location)))
+            if self.flat:
+                return bool(self._fs.exists(self._path(location)))
+        return self._info(location) is not None
 
     def is_directory(self, location: str) -> bool:
         """Return whether a directory exists (on S3: whether any object lies below it)."""
         with refused("read", location):
-            return bool(self._fs.isdir(self._path(location)))
+            if self.flat:
+                return bool(self._fs.isdir(self._path(location)))
+        info = self._info(location)
+        return info is not None and info["type"] == "directory"
+
+    def _info(self, location: str) -> Mapping[str, Any] | None:
+        """Return what is known of an entry; None if there is none.
+
+        fsspec's own ``exists`` and ``isdir`` answer False after any error.
+        """
+        with refused("read", location):
+            try:
+                return cast(Mapping[str, Any], self._fs.info(self._path(location)))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def entry(self, location: str) -> FileEntry:
         """Return the listing entry of a file; raise FileNotFoundError if it does not exist."""
@@ -261,7 +302,7 @@ class RemoteStore:
         with (
             _room.taken(10 * _PART),
             self._open(source, "rb", _PART) as reader,
-            self._open(target, "wb", _PART) as writer,
+            self._new_file(target, _PART) as writer,
         ):
             while block := reader.read(_BLOCK):
                 hasher.update(block)
@@ -287,7 +328,7 @@ class RemoteStore:
                 return len(data)
             part = max(_PART, size // _PARTS)
             # A part is buffered, split off, signed and sent: measured at many times its size.
-            with _room.taken(10 * part), self._open(target, "wb", part) as writer:
+            with _room.taken(10 * part), self._new_file(target, part) as writer:
                 while block := reader.read(_BLOCK):
                     hasher.update(block)
                     written += len(block)
@@ -297,23 +338,34 @@ class RemoteStore:
     def send(
         self, source: str, writer: IO[bytes], stamp: str | None, hasher: Hasher | None = None
     ) -> int:
-        """Write the bytes of a file to ``writer`` (and to ``hasher``); return its size."""
+        """Write the bytes of a file to ``writer`` (and to ``hasher``); return its size.
+
+        Raises OSError if ``writer`` fails.
+        """
         size = 0
-        with refused("read", source):
-            with _room.taken(3 * _PART), self._open(source, "rb", _PART) as reader:
-                while block := reader.read(_BLOCK):
-                    if hasher is not None:
-                        hasher.update(block)
-                    size += len(block)
-                    writer.write(block)
-            self.check_stamp(source, stamp)
+        with closing(self._blocks(source)) as blocks:
+            for block in blocks:
+                if hasher is not None:
+                    hasher.update(block)
+                size += len(block)
+                writer.write(block)
+        self.check_stamp(source, stamp)
         return size
+
+    def _blocks(self, location: str) -> Generator[bytes, None, None]:
+        with (
+            refused("read", location),
+            _room.taken(3 * _PART),
+            self._open(location, "rb", _PART) as reader,
+        ):
+            while block := reader.read(_BLOCK):
+                yield block
 
     def delete_file(self, location: str) -> bool:
         """Delete one file; return False if it did not exist (S3 does not report this: True)."""
         with refused("remove", location):
             try:
-                if not self.flat and not self._fs.exists(self._path(location)):
+                if not self.flat and not self.exists(location):
                     return False
                 self._fs.rm_file(self._path(location))
             except FileNotFoundError:
@@ -348,7 +400,7 @@ class RemoteStore:
             if self.flat:
                 # Hadoop creates empty objects as markers of directories.
                 self._fs.rm_file(path + "/")
-            elif self._fs.isdir(path) and not self._fs.ls(path, detail=False):
+            elif self.is_directory(location) and not self._fs.ls(path, detail=False):
                 self._remove_directory(path)
                 return True
         return False
@@ -384,7 +436,7 @@ class RemoteStore:
                             self._fs.rmdir(self._path(f"{root}/{each[:-1]}"))
                         else:
                             self._fs.rm_file(self._path(f"{root}/{each}"))
-            gone = not self._fs.exists(path)
+            gone = not self.exists(location)
         if tell is not None:
             for each in names:
                 tell(each)

@@ -36,7 +36,7 @@ def client_settings(connections: int) -> dict[str, Any]:
         "connect_timeout": 10,
         # For each call; s3fs repeats a call that was throttled or cut off (S3FileSystem.retries).
         "retries": {"mode": "standard", "max_attempts": 4},
-        # botocore would build its own name again for every request: a quarter of its work.
+        # By default botocore builds its user agent for every request: a quarter of its work.
         "user_agent": f"flinkish/{flinkish.__version__}",
         **asked,
     }
@@ -48,7 +48,7 @@ class S3Calls:
     def __init__(self, fs: Any) -> None:
         self._fs = fs
         self._plain = PlainRequests(fs)
-        #: Some stores refuse requests for a checksum: it is requested once only.
+        #: Some stores refuse requests for a checksum: after a refusal none is requested.
         self._checksums = True
 
     def copy_all(
@@ -126,7 +126,8 @@ class S3Calls:
             if code in {"PreconditionFailed", "412"}:
                 raise Replaced(f"{source} was replaced") from error
             if code == "NoSuchBucket":  # FileNotFoundError would mean that the source is gone
-                raise OSError(5, f"there is no bucket {new_bucket}") from error
+                buckets = " or ".join(dict.fromkeys((bucket, new_bucket)))
+                raise OSError(5, f"there is no bucket {buckets}") from error
             if code in {"NoSuchKey", "404"}:
                 raise FileNotFoundError(2, "No such file", source) from error
             asked = "ChecksumAlgorithm" in arguments  # another call may have cleared _checksums

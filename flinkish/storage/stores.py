@@ -2,8 +2,8 @@
 
 Credentials, endpoints and other options come from fsspec's own configuration and environment
 (``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...), those of one bucket from
-its section ``flinkish``. They stay there: none of them is part of a location. Listings are never
-cached, because other processes write the listed directories.
+the section ``flinkish`` of that configuration. None of them is part of a location. Listings are
+never cached, because other processes write the listed directories.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _open(location: str, scheme: str) -> Any:
     except ValueError as error:
         raise StorageError(
             f"cannot open {location}: {error}",
-            hint="flinkish reads and writes what fsspec knows: local paths, s3://, hdfs:// ...",
+            hint="use a local path, or a scheme that fsspec supports: s3://, hdfs:// ...",
             path=location,
         ) from error
     except Exception as error:

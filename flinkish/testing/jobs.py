@@ -31,7 +31,7 @@ _SETTINGS = {
 }
 #: State partitions of jobs that begin without a savepoint: Spark's 200 take a test minutes.
 PARTITIONS = 2
-#: Seconds for what takes a few on an idle machine: a limit for hangs.
+#: A limit in seconds, against hangs, for what takes a few on an idle machine.
 PATIENCE = 300.0
 
 
@@ -44,9 +44,9 @@ class Jobs:
     directory : path
         For the registry, checkpoints, savepoints and copies; created if missing.
     options : mapping, optional
-        Configuration keys, those of Spark (``spark.*``) too.
+        Configuration keys, including Spark's (``spark.*``).
     root : path, optional
-        Where programs are looked for that are not in the working directory.
+        Where programs that are not in the working directory are looked for.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Jobs:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._root = root
         registry = f"sqlite:///{self.directory / 'registry.db'}"
-        Registry.open(registry).close()  # one that is named must exist, also for a check
+        Registry.open(registry).close()  # one that is named must exist, even for a check
         self.client = Client(
             registry,
             options={
@@ -85,7 +85,7 @@ class Jobs:
         *arguments: object,
         restore: RestoreOptions = NO_OPTIONS,
     ) -> Plan:
-        """Assert that a program can go on from a savepoint, as ``flinkish check`` says.
+        """Assert that a program can continue from a savepoint, according to ``flinkish check``.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Jobs:
         program, *arguments, restore
             As for :meth:`restores`.
         savepoint : path or Savepoint, optional
-            What it goes on from: a copy is made, so that nothing happens to the savepoint.
+            What it continues from: a copy is used, so that nothing happens to the savepoint.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Jobs:
     def with_state(
         self, savepoint: Location, states: Mapping[str, Sequence[Mapping[str, Any]]]
     ) -> Savepoint:
-        """Make a savepoint that has other rows in some states, and all else of another one.
+        """Make a copy of a savepoint, with other rows in some of its states.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Jobs:
     def close(self) -> None:
         """Cancel the jobs that still run, and close the registry.
 
-        Raises FlinkishError if one could not be canceled; the others have been by then.
+        Raises FlinkishError if one could not be canceled, after the others have been.
         """
         failures: list[FlinkishError] = []
         try:
@@ -225,7 +225,7 @@ class Jobs:
     def _program(self, program: AnyProgram, arguments: Sequence[object]) -> Program:
         named = program_of(program)
         file = named.application
-        if file is not None and self._root is not None and not os.path.exists(file):
+        if file and self._root and "://" not in file and not os.path.exists(file):
             file = os.path.join(self._root, file)
         return replace(named, application=file, arguments=(*named.arguments, *map(str, arguments)))
 
@@ -254,7 +254,7 @@ class RunningJob:
     def process_all(self, timeout: float = PATIENCE) -> None:
         """Wait until each query has committed what its sources had when this was called.
 
-        A program that ends by itself (``trigger(availableNow=True)``) has done so then.
+        A program that ends by itself (``trigger(availableNow=True)``) has ended by then.
 
         Raises
         ------
@@ -274,7 +274,7 @@ class RunningJob:
         return self._jobs.rows(self.job.savepoint(), state)
 
     def stop(self) -> Savepoint:
-        """Stop the job after its current batch, and return its savepoint; it may have finished."""
+        """Stop the job after its current batch, unless it has finished; return its savepoint."""
         try:
             return self.job.stop()
         except WrongState:  # it has ended, maybe only just now
@@ -288,14 +288,14 @@ class RunningJob:
         *arguments: object,
         restore: RestoreOptions = NO_OPTIONS,
     ) -> Savepoint:
-        """Stop the job with a savepoint, and go on from it with the same or another program.
+        """Stop the job with a savepoint, and continue from it with the same or another program.
 
         Parameters
         ----------
         program : path or Program, optional
             The other program.
         *arguments : object
-            Its arguments; without any they stay as they are.
+            Its arguments, after those of a Program; without any they stay as they are.
         restore : RestoreOptions
             As for :meth:`Jobs.restores`.
 
@@ -307,12 +307,13 @@ class RunningJob:
         Raises
         ------
         FlinkishError
-            The savepoint failed, and the job goes on; or the error with which the start failed.
+            The savepoint failed, and the job continues; or the error with which the start failed.
         """
         savepoint = self.stop()
         kept = self._program
         if program is not None:
-            kept = self._jobs._program(program, arguments or kept.arguments)
+            named = self._jobs._program(program, arguments)
+            kept = named if named.arguments else replace(named, arguments=kept.arguments)
         elif arguments:
             kept = replace(kept, arguments=tuple(map(str, arguments)))
         self.job = self._jobs.client.run(kept, from_savepoint=savepoint, restore=restore)

@@ -67,7 +67,7 @@ class Execution:
         self._owner = owner
         self._secrets = secrets
         self._back = back
-        self._deadline = time.monotonic() + upgrade.timeout  # of the present savepoint or stop
+        self._deadline = time.monotonic() + upgrade.timeout  # of the current savepoint or stop
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
         """Return the function of each step; a state without one needs a decision of the user."""
@@ -171,7 +171,8 @@ class Execution:
                 newest = newest_committed_batch(query.checkpoint_dir)
                 if newest is not None and newest >= query.first_batch:
                     committed[query.name] = (query.first_batch, newest)
-        self._done(committed=committed)
+        # One that could not be started has no job, and no log.
+        self._done(committed=committed, new_job_id=None if job is None else job.job_id)
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -194,9 +195,9 @@ class Execution:
         return sent[-1] if sent else None
 
     def _saved(self, kind: RequestKind, what: str) -> str:
-        """Save the old job, or stop it with a savepoint; return the savepoint's path.
+        """Take a savepoint of the old job, or stop it with one; return the savepoint's path.
 
-        If this upgrade has already sent the request, it is waited for. ``what`` describes the
+        A request that this upgrade has already sent is only waited for. ``what`` describes the
         request to the user, with ``{}`` for the job.
         """
         upgrade = self.upgrade
@@ -234,7 +235,7 @@ class Execution:
         """Wait until the new program lacks nothing, or has ended without a failure.
 
         ``lacks`` returns what a job lacks, as a clause, or None. ``what`` begins the message of the
-        time-out, before its seconds.
+        timeout, before the seconds.
         """
         timeout = self.upgrade.health.timeout
         lack: str | None = None
@@ -280,7 +281,7 @@ class Execution:
     def _launch(self, old: JobRecord, launch: Launch, job_id: str) -> JobRecord:
         """Start a job in place of the old one."""
         assert launch.restore is not None
-        unique = old.has_given_name and not launch.restore.is_awaited  # then both run for a while
+        unique = old.has_given_name and not launch.restore.is_awaited  # else both run for a while
         return launch_in_place_of(self._context, old, launch, unique_name=unique, job_id=job_id)
 
 

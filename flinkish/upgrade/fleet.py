@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from flinkish.client.context import Context, interruptible
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import FlinkishError, JobNotFound, UsageError, from_record, quoted_path
 from flinkish.launch import spark_submit
+from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import Launch
 from flinkish.messages.upgrades import FleetOutcome, Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
@@ -28,6 +31,9 @@ from flinkish.upgrade.fleet_file import FleetEntry, read_fleet
 from flinkish.upgrade.preparation import check_agreed, prepare
 from flinkish.upgrade.takeover import begin, resume
 from flinkish.upgrade.target import target_launch
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
@@ -85,9 +91,9 @@ def carry_out(
 ) -> list[FleetResult]:
     """Upgrade the jobs of a fleet; return the results in the order of the entries.
 
-    A job that is named belongs to that entry, and to no pattern after it. ``at_once`` upgrades run
-    at a time; with ``keep_going`` the others are begun even if one fails. ``on_result`` is called
-    with each result as it is known, one at a time.
+    A job named by an entry is not taken by a later pattern. ``at_once`` upgrades run at a time;
+    with ``keep_going`` the others are begun even if one fails. ``on_result`` is called with each
+    result as it is known, one at a time.
 
     Raises UsageError, before anything is begun, if two entries are for one job.
     """
@@ -109,9 +115,35 @@ def carry_out(
             return done(_upgraded(own, task, dry_run=dry_run))
 
     tasks, missing = _tasks(context, entries)
-    lost = [done(_missing(entry)) for entry in missing]
-    with ThreadPoolExecutor(max(1, at_once)) as pool:
-        return [*lost, *pool.map(one, tasks)]
+    results = [(entry, done(_missing(entry))) for entry in missing]
+    entries_of_tasks = [task.entry for task in tasks]
+    results += zip(entries_of_tasks, run_at_once(one, tasks, max(1, at_once)), strict=True)
+    return [result for _, result in sorted(results, key=lambda each: entries.index(each[0]))]
+
+
+def run_at_once(run: Callable[[_T], _R], tasks: Sequence[_T], at_once: int) -> list[_R]:
+    """Run tasks, ``at_once`` at a time, and return their results in order.
+
+    An interrupt does not wait for tasks in progress, which end with the process: what an upgrade
+    has done is recorded, and it can be resumed.
+    """
+    futures: list[Future[_R]] = [Future() for _ in tasks]
+    left = deque(zip(tasks, futures, strict=True))
+
+    def work() -> None:
+        while left:
+            try:
+                task, future = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                future.set_result(run(task))
+            except BaseException as error:  # noqa: BLE001 - the caller gets it
+                future.set_exception(error)
+
+    for _ in range(min(at_once, len(tasks))):
+        threading.Thread(target=work, name="flinkish-fleet", daemon=True).start()
+    return [future.result() for future in futures]
 
 
 def exit_code(results: Sequence[FleetResult]) -> int:
@@ -123,13 +155,8 @@ def exit_code(results: Sequence[FleetResult]) -> int:
 
 
 def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task], list[FleetEntry]]:
-    """Return the running jobs with their entries, and the entries that match none."""
-    registry = context.registry
-    jobs = [
-        job
-        for job in reconcile(registry, registry.jobs(states=ACTIVE_STATES))
-        if not job.state.is_final
-    ]
+    """Return the jobs to upgrade with their entries, and the entries that match none."""
+    jobs = _candidates(context)
     tasks: dict[str, _Task] = {}
     missing = []
     for entry in entries:
@@ -149,6 +176,28 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
     return list(tasks.values()), missing
 
 
+def _candidates(context: Context) -> list[JobRecord]:
+    """Return the running jobs, and those of unfinished upgrades: one job for each upgrade.
+
+    In the middle of an upgrade no job runs, or, in a handover, the old and the new one.
+    """
+    registry = context.registry
+    jobs = {
+        job.job_id: job
+        for job in reconcile(registry, registry.jobs(states=ACTIVE_STATES))
+        if not job.state.is_final
+    }
+    for upgrade in registry.unfinished_upgrades():
+        if upgrade.kind is not UpgradeKind.SHADOW:
+            ids = (upgrade.job_id, upgrade.new_job_id, upgrade.old_again_id)
+            running = [job_id for job_id in ids if job_id in jobs]
+            for job_id in running[1:]:
+                del jobs[str(job_id)]
+            if not running:
+                jobs[upgrade.job_id] = registry.job(upgrade.job_id)
+    return list(jobs.values())
+
+
 def _is_pattern(text: str) -> bool:
     return "*" in text or "?" in text
 
@@ -158,12 +207,12 @@ def _is_meant(pattern: str, job: JobRecord) -> bool:
 
 
 def _missing(entry: FleetEntry) -> FleetResult:
-    error = JobNotFound(f"no running job is named {entry.pattern!r}")
+    error = JobNotFound(f"no running job matches {entry.pattern!r}")
     return FleetResult(entry.pattern, FleetOutcome.FAILED, error=error)
 
 
 def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
-    """Upgrade one job, or find out why not; raises nothing that concerns this job alone."""
+    """Upgrade one job; the result has any error that concerns this job alone."""
     entry, job = task.entry, task.job
     begun: Execution | None = None
     try:
@@ -172,7 +221,9 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
             for upgrade in context.registry.upgrades_of(job.job_id)
             if not upgrade.state.is_final and upgrade.kind is not UpgradeKind.SHADOW
         ]
-        if unfinished and not dry_run:
+        if unfinished and dry_run:
+            return FleetResult(job.name, FleetOutcome.READY, job.job_id, unfinished[-1])
+        if unfinished:
             begun = resume(context, unfinished[-1].upgrade_id)
         elif is_up_to_date(job, target_launch(job.launch, entry.version.changes)):
             return FleetResult(job.name, FleetOutcome.UP_TO_DATE, job.job_id)
@@ -204,12 +255,15 @@ def _result(upgrade: Upgrade) -> FleetResult:
 
 
 def is_up_to_date(job: JobRecord, target: Launch) -> bool:
-    """Return whether a job already runs a launch, with the program that is now on the disk."""
+    """Return whether a job already runs a launch, and its program has not changed on disk since.
+
+    The values of secrets are not recorded, and thus not compared.
+    """
     try:
         installation = spark_submit.resolve(target, os.environ)
     except FlinkishError:
         return False  # what is missing is reported where it is needed
-    asked, runs = spark_submit.pinned(target, installation), job.launch
+    asked, runs = without_secrets(spark_submit.pinned(target, installation)), job.launch
     same = replace(runs, restore=None, options={}) == replace(asked, restore=None, options={})
     if not same or target.application is None:
         return same

@@ -16,9 +16,9 @@ from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
 from flinkish.storage.locations import locate_from
 from flinkish.upgrade.target import Changes, NewVersion
 
-#: What other keys say, or what has no meaning there.
+#: Options that other keys set, or that have no meaning in a fleet.
 _NOT_OF_A_FLEET = ("claim_mode", "fork", "verify")
-#: The keys that are not their field's name.
+#: The keys that differ from their field's name.
 _KEY_OF = {"allow_non_restored": "allow-non-restored-state", "path_map": "map-path"}
 _Pairs = tuple[tuple[str, str], ...]
 #: The options with a pair for each entry of a table.
@@ -37,7 +37,7 @@ _RESTORE = {
     for each in fields(RestoreOptions)
     if each.name not in _NOT_OF_A_FLEET
 }
-#: The keys of an entry, and of ``[defaults]`` but for ``job``, with the types of their values.
+#: The keys of an entry and, except ``job``, of ``[defaults]``, with the types of their values.
 _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "job": str,
     "to": str,
@@ -56,7 +56,9 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "handover": bool,
 }
 _LEAST = {"parallelism": LEAST_PARALLELISM, "health-batches": LEAST_HEALTH_BATCHES}
-_PATHS = ("to", "spark-home")
+#: Those that are paths. An interpreter without a slash is looked up in PATH; that of the executors
+#: (``pyexec``) may be in an archive, which is unpacked elsewhere.
+_PATHS = ("to", "spark-home", "pyclientexec")
 _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
 
 
@@ -74,7 +76,7 @@ class FleetEntry:
 
 
 def read_fleet(file: str) -> tuple[FleetEntry, ...]:
-    """Return the entries of the file of a fleet; UsageError if there is none, or as below."""
+    """Return the entries of a fleet's file; UsageError if it is missing, or as parse_fleet."""
     path = os.path.abspath(file)
     table = read_toml(path)
     if table is None:
@@ -144,10 +146,10 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     paths = {
         key: os.path.normpath(os.path.join(directory, os.path.expanduser(table[key])))
         for key in _PATHS
-        if key in table
+        if key in table and (key != "pyclientexec" or "/" in table[key])
     }
     arguments = table.get("args")
-    program, patience = paths.get("to"), table.get("health-timeout")
+    program, patience = paths.get("to"), _seconds(table, "health-timeout", where)
     target = table.get("savepoint-path")
     changes = Changes(
         Program(
@@ -156,7 +158,7 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
             master=table.get("master"),
             spark_home=paths.get("spark-home"),
             python=table.get("pyexec"),
-            client_python=table.get("pyclientexec"),
+            client_python=paths.get("pyclientexec", table.get("pyclientexec")),
             conf=table["conf"],
         ),
         drops_arguments=arguments == [],
@@ -165,18 +167,30 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     )
     version = NewVersion(
         changes=changes,
-        restore=_options(table, where),
+        restore=_options(table, where, directory),
         health=Health(
             table.get("health-batches", Health.batches),
-            Health.timeout if patience is None else parse_duration(patience),
+            Health.timeout if patience is None else patience,
         ),
         target=None if target is None else _location(target, where, directory),
-        timeout=parse_duration(table["timeout"]) if "timeout" in table else None,
+        timeout=_seconds(table, "timeout", where),
     )
     return FleetEntry(table["job"], version, handover=table.get("handover", False))
 
 
-def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
+def _seconds(table: Mapping[str, Any], key: str, where: str) -> float | None:
+    if key not in table:
+        return None
+    try:
+        return parse_duration(table[key])
+    except FlinkishError as error:
+        raise _wrong(f"{key} of {where}: {error.message}", error.hint) from error
+
+
+def _options(table: Mapping[str, Any], where: str, directory: str) -> RestoreOptions:
+    def located(text: str) -> str:
+        return locate_from(directory, text) if text.strip() else text
+
     values = {name: table[key] for key, (name, _) in _RESTORE.items() if key in table}
     for name, value in values.items():
         if isinstance(value, list | dict):
@@ -185,7 +199,11 @@ def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
     return replace(
         options,
         uid_map=_checked(check_uid_map, options.uid_map, f"uid-map of {where}"),
-        path_map=_checked(check_path_map, options.path_map, f"map-path of {where}"),
+        path_map=_checked(
+            lambda pairs: check_path_map((located(old), located(new)) for old, new in pairs),
+            options.path_map,
+            f"map-path of {where}",
+        ),
         set_offsets=tuple((name, _target(text, where)) for name, text in options.set_offsets),
     )
 
@@ -193,7 +211,7 @@ def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
 def _checked(check: Callable[[_Pairs], _Pairs], pairs: _Pairs, where: str) -> _Pairs:
     try:
         return check(pairs)
-    except UsageError as error:
+    except FlinkishError as error:
         raise _wrong(f"{where}: {error.message}", error.hint) from error
 
 
@@ -205,7 +223,7 @@ def _location(text: str, where: str, directory: str) -> str:
 
 
 def _target(text: str, where: str) -> str:
-    """Return where a source resumes; the file of a fleet cannot refer to other files."""
+    """Return where a source resumes; a fleet's file cannot refer to other files."""
     from flinkish.connectors.offsets import parse_target
 
     try:

@@ -87,7 +87,7 @@ def prepare(context: Context, job: JobRecord, version: NewVersion, kind: Upgrade
             job_id=job.job_id,
             state=job.state.value,
         )
-    Secrets.of(changes.program).given_to(job.launch)  # for the way back
+    Secrets.of(changes.program).given_to(job.launch)  # a rollback needs them
     launch = with_secrets(target_launch(job.launch, changes), {}, None)
     strategy_of(launch.options)
     launch, _ = pinned(launch)
@@ -120,7 +120,7 @@ def rehearse(context: Context, job: JobRecord, ready: Ready) -> RehearsalResult:
 
 
 def check_agreed(ready: Ready) -> None:
-    """Raise Incompatible or ConsentNeeded when the plan of an upgrade is not one to carry out."""
+    """Raise Incompatible or ConsentNeeded if the plan of an upgrade is refused or needs consent."""
     upgrade = ready.upgrade
     require_agreed(
         ready.plan.restore_plan,

@@ -14,10 +14,10 @@ from flinkish.messages.restore_options import SINK_MODES
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 _S = UpgradeState
-#: How much faster than its input arrives a query processes it that has caught up.
+#: Least ratio of processed to arriving rows of a query that counts as caught up.
 _SPARE = 1.2
 _K = UpgradeKind
-#: The steps forwards, each kind's own.
+#: The forward steps of each kind.
 _FORWARDS = {
     _K.IN_PLACE: (_S.STOPPING, _S.STARTING, _S.WATCHING, _S.UPGRADED),
     _K.HANDOVER: (_S.PREPARING, _S.STOPPING, _S.STARTING, _S.WATCHING, _S.UPGRADED),
@@ -60,8 +60,9 @@ def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None
 def undo(upgrade: Upgrade) -> UpgradeState:
     """Return the state from which an unfinished upgrade is undone.
 
-    Before the old job has ended (STOPPING) it stays STOPPING: first it is checked whether the old
-    job has been asked to stop. Raises WrongState if it is finished.
+    STOPPING and PROMOTING stay: the rollback first checks whether the old job has been asked to
+    stop.
+    Raises WrongState if the upgrade is finished.
     """
     if upgrade.state.is_final:
         raise WrongState(
@@ -74,6 +75,8 @@ def undo(upgrade: Upgrade) -> UpgradeState:
             state=upgrade.state.value,
         )
     if upgrade.kind is _K.SHADOW:
+        if upgrade.state is _S.PROMOTING:
+            return _S.PROMOTING
         return _S.ABANDONED if upgrade.state is _S.SAVING else _S.ENDING
     forwards = (_S.PREPARING, _S.STARTING, _S.WATCHING)
     return _S.ENDING if upgrade.state in forwards else upgrade.state
@@ -87,12 +90,13 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
         if health.batches
         else "until its queries have started"
     )
-    watch = f"watch it {well}, for {health.timeout:g} s at most each for its start and for this"
+    limit = f"{health.timeout:g} s"
+    watch = f"watch it {well}, allowing {limit} for its start and another {limit} for this"
     if upgrade.kind is _K.SHADOW:
         yield f"1. take a savepoint of the job, which continues, in {target}"
         yield (
             "2. start the new program alongside it, as another job with its own query ids; both "
-            f"need their resources: {resources(upgrade.launch)} more"
+            f"need resources: {resources(upgrade.launch)} more"
         )
         yield f"3. {watch}, and until it has caught up with the job"
         yield "4. when it is promoted: stop the job with a savepoint"
@@ -101,8 +105,8 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
     if upgrade.kind is _K.HANDOVER:
         yield (
             "1. start the driver of the new program alongside the job, up to its first query; "
-            "until 3 "
-            f"both need their resources: {resources(upgrade.launch)} more"
+            "until step 3 "
+            f"both need resources: {resources(upgrade.launch)} more"
         )
         yield f"2. stop the job with a savepoint in {target}"
         yield "3. have the new program start its queries from the savepoint"
@@ -148,10 +152,10 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
 
 
 def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
-    """Return how a shadow's query has not caught up with the job yet, as a clause, or None.
+    """Return why a shadow's query has not caught up with the job yet, as a clause, or None.
 
-    It has caught up when it waits for input, when its watermark has reached that of the job, or
-    when it needs clearly less time for its batches than passes between them. ``job`` is the job's
+    It has caught up when it waits for input, when its watermark has reached that of the job, or,
+    without watermarks, when it processes rows clearly faster than they arrive. ``job`` is the job's
     query of the same name, if there is one.
     """
     if shadow.waits_for_input:

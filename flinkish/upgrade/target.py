@@ -11,7 +11,7 @@ from flinkish.messages.upgrades import Health
 
 _RECOVERY = "execution.state-recovery."
 _PARTITIONS = "spark.sql.shuffle.partitions"
-#: The same program.
+#: Changes nothing in the program.
 NO_PROGRAM = Program()
 
 
@@ -20,7 +20,7 @@ class Changes:
     """The new program's differences from the old job; None and empty keep what it had.
 
     ``program`` has absolute paths; ``drops_arguments`` says that the new program gets no arguments
-    if it names none. ``working_directory`` is that of another program.
+    if it names none. ``working_directory`` applies only to another application.
     """
 
     program: Program = NO_PROGRAM

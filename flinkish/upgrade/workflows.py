@@ -9,7 +9,7 @@ from flinkish.client.checking import Plan
 from flinkish.client.context import Context, interruptible
 from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult
-from flinkish.errors import FlinkishError, RolledBack, from_record
+from flinkish.errors import FlinkishError, Locked, RolledBack, from_record
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
@@ -17,7 +17,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.upgrade import takeover
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare, rehearse
-from flinkish.upgrade.takeover import find_shadow
+from flinkish.upgrade.shadow import find_shadow
 from flinkish.upgrade.target import NewVersion, target_launch
 
 
@@ -35,28 +35,42 @@ class UpgradeResult:
 
     @property
     def job_id(self) -> str | None:
-        """The job that runs now, or the shadow."""
+        """The job that runs now, or the shadow; None if neither program runs."""
         upgrade = self.upgrade
+        if self._is_lost:
+            return None
         if upgrade.state in (UpgradeState.UPGRADED, UpgradeState.SHADOWING):
             return upgrade.new_job_id
         return upgrade.old_again_id or upgrade.job_id
 
     @property
+    def _is_lost(self) -> bool:
+        """Whether a shadow has ended after the old job was stopped for it."""
+        upgrade = self.upgrade
+        return upgrade.state is UpgradeState.ABANDONED and upgrade.old_savepoint is not None
+
+    @property
     def failure(self) -> FlinkishError | None:
         """Why the job was not upgraded, or the shadow not promoted; None if neither failed."""
         upgrade, state = self.upgrade, self.upgrade.state
+        if self._is_lost:
+            return from_record(upgrade.failure or {})
         if self.is_undoing or state is UpgradeState.UPGRADED:
             return None
         if state is UpgradeState.SHADOWING and upgrade.failure is None:
             return None
         record = dict(upgrade.failure or {})
-        rolled_back = upgrade.starts_beside or state is UpgradeState.ROLLED_BACK
+        # Without a job of the new program there was nothing to roll back.
+        began_beside = upgrade.starts_beside and upgrade.new_job_id is not None
+        rolled_back = began_beside or state is UpgradeState.ROLLED_BACK
         if state is UpgradeState.SHADOWING or not rolled_back:
             return from_record(record)
         return RolledBack(
             f"job {upgrade.name} was not upgraded, and continues as job {self.job_id}: "
             f"{record.get('message')}",
-            hint=f"see the log of the new program with: flinkish logs {upgrade.new_job_id}",
+            hint=f"see the log of the new program with: flinkish logs {upgrade.new_job_id}"
+            if upgrade.new_job_id is not None
+            else str(record.get("hint") or ""),
         )
 
     @property
@@ -130,9 +144,9 @@ def resume(
 def earlier_upgrade(
     context: Context, reference: str, version: NewVersion, since: float
 ) -> Upgrade | None:
-    """Return the newest upgrade of a job to this version, for who may have begun it before.
+    """Return the newest upgrade of a job to this version, for callers that may have begun it.
 
-    One that left the job alone is none, nor is one from before ``since`` (seconds since the epoch).
+    Shadows, abandoned upgrades and those before ``since`` (seconds since the epoch) do not count.
     """
     registry = context.registry
     # During a handover the name refers to two jobs.
@@ -172,7 +186,8 @@ def _finished(context: Context, execution: Execution, *, is_undoing: bool = Fals
         try:
             finished = execution.run()
         except FlinkishError as error:  # the upgrade's record says how far it got
-            error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
+            if not isinstance(error, Locked):  # another process continues it
+                error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
     return UpgradeResult(finished, is_undoing, tuple(execution.sinks_of_old()))

@@ -216,6 +216,46 @@ def test_a_source_without_an_offset(tmp_path: Path) -> None:
     assert "sources/2/0" in cut.files
 
 
+@pytest.mark.parametrize("names", [["shard-commit/0"], ["0/0"]])
+def test_a_source_without_an_offset_may_have_directories(tmp_path: Path, names: list[str]) -> None:
+    likeness = CheckpointLikeness(tmp_path / "c").run_to(0)
+    offsets = (likeness.root / "offsets/0").read_bytes()
+    likeness.write("offsets/0", offsets + b"\n-")
+    for name in names:
+        likeness.write(f"sources/1/{name}", b"its own notes")
+    files = read_cut(str(likeness.root)).files
+    assert [name for name in files if name.startswith("sources/1/")] == [
+        f"sources/1/{name}" for name in names
+    ]
+
+
+def test_a_link_in_a_checkpoint_stands_for_its_file(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    for directory, _, names in os.walk(root):
+        copy = tmp_path / "links" / os.path.relpath(directory, root)
+        copy.mkdir(parents=True)
+        for name in names:
+            (copy / name).symlink_to(os.path.join(directory, name))
+    linked = list(read_cut(str(tmp_path / "links")).files.entries())
+    assert linked == list(read_cut(str(root)).files.entries())
+
+
+def test_each_file_is_in_a_cut_once_while_a_batch_is_planned(tmp_path: Path) -> None:
+    likeness = CheckpointLikeness(tmp_path / "c").run_to(1)
+    likeness.plan(2)
+    files = read_cut(str(likeness.root)).files
+    sources = [name for name in files if name.startswith("sources/")]
+    assert sources == ["sources/0/0", "sources/0/1", "sources/0/2"]
+    assert len(files) == len(set(files))
+
+
+def test_a_large_number_among_operators_is_no_count(tmp_path: Path) -> None:
+    likeness = CheckpointLikeness(tmp_path / "c").run_to(0)
+    (likeness.root / f"state/{10**16}").mkdir()
+    with pytest.raises(Corrupt, match=r"lacks .*/state/1,"):
+        read_cut(str(likeness.root))
+
+
 @pytest.mark.parametrize("backend", ["hdfs", "rocksdb"])
 def test_missing_state_is_corrupt_and_named(tmp_path: Path, backend: str) -> None:
     likeness = CheckpointLikeness(tmp_path / "c", backend=backend, sidecars=False).run_to(4)
@@ -351,7 +391,9 @@ def test_truncated_logs_are_noticed(tmp_path: Path) -> None:
         whole = path.read_bytes()
         for length in range(len(whole)):
             path.write_bytes(whole[:length])
-            with pytest.raises(Corrupt, match=r"is not a log Spark wrote: at byte \d+: ") as caught:
+            with pytest.raises(
+                Corrupt, match=r"is not a log that Spark wrote: at byte \d+: "
+            ) as caught:
                 read_cut(str(likeness.root))
             assert str(path) in caught.value.message
         path.write_bytes(whole)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.checkpoint.cut import read_cut
+from flinkish.checkpoint import wholeness
+from flinkish.checkpoint.cut import Cut, read_cut
 from flinkish.checkpoint.discovery import find_checkpoints, query_id_of
 from flinkish.checkpoint.wholeness import damaged_files, newest_whole_batch, read_whole_cut
 from flinkish.errors import Corrupt
@@ -175,6 +176,27 @@ def test_no_batch_is_whole(tmp_path: Path) -> None:
     assert found.skipped
 
 
+def test_older_batches_may_be_trimmed_while_a_damaged_one_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    batch = read_cut(str(root)).batch_id
+    empty(root / f"offsets/{batch}")
+
+    def read_while_trimmed(location: str, number: int) -> Cut:
+        try:
+            return read_whole_cut(location, number)
+        finally:
+            for path in (root / "commits").iterdir():
+                if path.name != str(batch):
+                    path.unlink()
+
+    monkeypatch.setattr(wholeness, "read_whole_cut", read_while_trimmed)
+    newest_whole = newest_whole_batch(str(root))
+    assert newest_whole.batch is None
+    assert [f"offsets/{batch}" in error.message for error in newest_whole.skipped] == [True]
+
+
 def test_a_checkpoint_without_metadata(tmp_path: Path) -> None:
     root = unpack("spark43-hdfs-agg", tmp_path)
     (root / "metadata").unlink()
@@ -221,7 +243,7 @@ def test_names_alone_make_no_checkpoint(tmp_path: Path) -> None:
 def test_no_older_batch_is_a_way_out_of_damaged_metadata(tmp_path: Path) -> None:
     root = unpack("spark43-hdfs-agg", tmp_path)
     empty(root / "metadata")
-    with pytest.raises(Corrupt, match="metadata is not a log Spark wrote") as caught:
+    with pytest.raises(Corrupt, match="metadata is not a log that Spark wrote") as caught:
         query_id_of(str(root))
     assert caught.value.hint is not None
     assert "newest-whole" not in caught.value.hint

@@ -21,7 +21,7 @@ REFUSED = [
     ("run -pypath /opt/lib -py app.py", "--conf spark.executorEnv.PYTHONPATH=PATH"),
     ("run -c org.x.Main app.jar", "jobs are PySpark programs"),
     ("run app.jar", "jobs are PySpark programs"),
-    ("run -j app.jar", "no program was specified: a jar is not a program here"),
+    ("run -j app.jar", "no program was specified: --jarfile adds a library"),
     ("run app.py -a x", None),
     ("run -a x -py app.py", "after its name: APP.py ARGS..."),
     ("run -z /ns app.py", "-D registry.url=URL"),

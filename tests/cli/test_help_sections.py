@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from flinkish.cli import command_index, help_sections
+from tests.cli.conftest import Command
 
 EVERY = dict(command_index.every_command())
 
@@ -28,3 +29,9 @@ def test_an_example_is_a_command_line_of_its_command(name: str) -> None:
         assert line == f"flinkish {name}" or line.startswith(f"flinkish {name} ")
         words = shlex.split(line)[1 + len(name.split()) :]
         EVERY[name].make_context(name, words)  # raises UsageError
+
+
+def test_the_examples_of_a_savepoint_lack_only_the_savepoint(cli: Command) -> None:
+    for name in ("savepoint show", "savepoint diff", "savepoint verify"):
+        for _, line in help_sections.examples_of(name):
+            assert cli(*shlex.split(line)[1:]).code == 11

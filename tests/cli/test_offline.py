@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -14,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.errors import NotSavepointable
+from flinkish.errors import NotSavepointable, RegistryError
 from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
+from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import (
@@ -355,3 +357,42 @@ def test_when_somebody_may_be_writing() -> None:
     assert may_be_running(2000.0, 1000.0)  # a clock that is ahead of ours
     assert job_id_of(["b", "a"]) == job_id_of(["a", "b"])
     assert len(job_id_of(["a"])) == 32
+
+
+def test_the_rewrite_of_a_foreign_checkpoint_gets_the_configured_settings_of_spark(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    age(root)
+    monkeypatch.setenv("SPARK_HOME", str(cli.spark_home))
+    given: dict[str, str] = {}
+
+    def rewrite(_context: object, _migration: object, launch: Launch, _spark: object) -> None:
+        given.update(launch.conf)
+        raise NotSavepointable("seen")
+
+    monkeypatch.setattr("flinkish.client.offline.rewrite", rewrite)
+    refused = cli(
+        *("savepoint", "-D", "spark.driver.memory=4g", "sp"),
+        *("--from-checkpoint", str(root), "--type", "canonical"),
+    )
+    assert refused.code == NotSavepointable.code, refused.err
+    assert given["spark.driver.memory"] == "4g"
+
+
+def test_what_the_registry_refuses_is_named(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    register(cli, root, facts_for(root))
+
+    def refuse(*_: object) -> None:
+        raise RegistryError("it is read-only")
+
+    monkeypatch.setattr(Registry, "add_savepoint", refuse)
+    monkeypatch.setattr(Registry, "record_request", refuse)
+    result = cli.ok("savepoint", JOB, "sp", "-q")
+    refused = "could not be added to the registry: it is read-only"
+    assert f"{result.out.strip()} {refused}" in result.err
+    named = re.findall(f"(the request [0-9a-f]+) {refused}", result.err)
+    assert len(named) == 1

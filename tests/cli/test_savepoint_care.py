@@ -14,6 +14,7 @@ import click
 import pytest
 
 from flinkish.cli import command_index
+from flinkish.errors import SavepointNotFound
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
@@ -160,7 +161,7 @@ def test_list_tells_what_is_not_whole_a_link_and_a_time_in_the_future(
         ["complete", wrong],
     ]
     assert f"{bare}: the savepoint {bare} is damaged: 0-counts/metadata is missing" in result.err
-    assert f"warning: {wrong} has the time 2096-10-02T07:06:40.000Z" in result.err
+    assert f"warning: {wrong} is dated 2096-10-02T07:06:40.000Z" in result.err
     rows = cli.ok("savepoint", "list", place, "--json").json()["savepoints"]
     assert [(row["state"], row["leads_to"]) for row in rows] == [
         ("damaged", None),
@@ -302,7 +303,7 @@ def test_diff(cli: Command, place: str) -> None:
 
 def test_verify(cli: Command, place: str) -> None:
     good, bad = make_savepoint(place, 1), make_savepoint(place, 2)
-    assert "is intact: 1 files, 10 B (full)" in cli.ok("savepoint", "verify", good).out
+    assert "is intact: 1 file, 10 B (full)" in cli.ok("savepoint", "verify", good).out
     file = Path(bad, "0-counts/metadata")
     file.write_bytes(b"012345678?")
     assert cli.ok("savepoint", "verify", "--level", "quick", bad, "-q").out == bad + "\n"
@@ -326,8 +327,7 @@ def test_verify_of_several_with_one_missing_is_partial(cli: Command, place: str)
     assert cli("savepoint", "verify", good, f"{place}/none").code == 3
     Path(good, "mine.txt").touch()
     assert (
-        "1 files do not belong to the savepoint: mine.txt"
-        in cli.ok("savepoint", "verify", good).err
+        "1 file not belonging to the savepoint: mine.txt" in cli.ok("savepoint", "verify", good).err
     )
 
 
@@ -336,7 +336,7 @@ def test_verify_of_several_with_one_missing_is_partial(cli: Command, place: str)
 
 def test_import(cli: Command, place: str) -> None:
     first, second = make_savepoint(place, 1), make_savepoint(place, 2, job_id=OTHER)
-    assert cli.ok("savepoint", "import", first).out.startswith("Imported 1 savepoints, 0 were")
+    assert cli.ok("savepoint", "import", first).out.startswith("Imported 1 savepoint; 0 already")
     document = cli.ok("savepoint", "import", place, first, "--json").json()
     assert document["new"] == 1
     assert {(s["path"], s["new"]) for s in document["savepoints"]} == {
@@ -530,6 +530,9 @@ def test_prune_asks_on_a_terminal(cli: Command, place: str) -> None:
 
 
 def test_unlock(cli: Command, place: str) -> None:
+    missing = cli("savepoint", "unlock", place)
+    assert missing.code == SavepointNotFound.code
+    assert f"directory {place} does not exist" in missing.err
     os.makedirs(place)
     assert "Nobody holds" in cli.ok("savepoint", "unlock", place).out
     assert cli("savepoint", "unlock", "--json").error()["id"] == "no-savepoint-directory"
@@ -559,6 +562,7 @@ def test_unlock_removes_stale_ones_without_asking(cli: Command, place: str) -> N
     with Lease.take(place, Kind.WRITE, owner="me@h", job_id=JOB_ID) as lease:
         file = Path(place, "_locks", lease.record.lease_id)
         file.write_text(json.dumps({**json.loads(file.read_text()), "refreshed": 5.0}))
+        os.utime(file, (5.0, 5.0))
         result = cli.ok("savepoint", "unlock", place)
         assert "stale" in result.out
         assert "removed" in result.out

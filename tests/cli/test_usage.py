@@ -6,18 +6,33 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 
-from flinkish.cli import command_index
+from flinkish.cli import app, command_index
 from flinkish.cli.app import common_options_behind, root
+from flinkish.cli.base import Call, scan
 from flinkish.cli.base import Command as FlinkishCommand
-from flinkish.cli.base import scan
+from flinkish.cli.commands import run
 from flinkish.cli.commands.cancel import resolve_words
 from flinkish.cli.commands.savepoint import refusal
+from flinkish.cli.output import streams
+from flinkish.cli.output.printer import Output
+from flinkish.client import requests
 from flinkish.client.context import Interrupted, interruptible
-from flinkish.errors import FlinkishError, UsageError, quoted, quoted_path
+from flinkish.errors import (
+    FlinkishError,
+    Locked,
+    RegistryError,
+    UsageError,
+    WrongState,
+    quoted,
+    quoted_path,
+)
+from flinkish.messages.launch import Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import ROOT, Command
 
 MISTAKES = [
@@ -39,6 +54,7 @@ MISTAKES = [
     (["savepoint", "-detachd", "x"], "-detached"),
     (["savepoint", "-d"], "requires an argument"),
     (["savepoint", "-d", "x", "job"], "no job and no -detached"),
+    (["metrics", "--listen", "9" * 5000], "is not [HOST:]PORT"),
     (["savepoint", "show"], "missing argument 'PATH'"),
     (["cancel"], "missing JobID"),
     (["cancel", "-s"], "missing JobID"),
@@ -121,6 +137,57 @@ def test_a_mistake_in_json(cli: Command, words: list[str], message: str) -> None
 def test_json_of_the_program_is_not_ours(cli: Command) -> None:
     assert cli("run", "missing.py", "--json").err.startswith("error: ")
     assert cli("run", "--json", "missing.py").error()["id"] == "usage"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "check orders --json app.py",
+        "rehearse orders --json app.py",
+        "export sp --json dir",
+        "export orders dir --json",
+        "check --format json orders app.py",
+        "compat --connectors --json 9x",
+    ],
+)
+def test_json_is_asked_for_wherever_the_command_reads_it(cli: Command, line: str) -> None:
+    cli.program.touch()
+    assert cli(*line.split()).error()["message"]
+
+
+def test_words_behind_dashes_ask_for_no_json(cli: Command) -> None:
+    words = ("upgrade", "in-place", "nobody", "--to", str(cli.program), "--", "--json", "--debug")
+    refused = cli(*words)
+    assert refused.code == 10
+    assert refused.err.startswith("error: ")
+
+
+@pytest.mark.parametrize("module", [streams, app])
+def test_an_interrupt_while_the_command_is_loaded_is_quiet(
+    cli: Command, monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> None:
+    def interrupted(*_words: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "guard" if module is streams else "run", interrupted)
+    result = cli("status", "x")
+    assert (result.code, result.out, result.err) == (130, "", "")
+
+
+@pytest.mark.parametrize("error", [Locked("x"), RegistryError("x"), WrongState("x")])
+def test_an_interrupt_stays_one_if_the_job_cannot_be_canceled(
+    monkeypatch: pytest.MonkeyPatch, error: FlinkishError
+) -> None:
+    def submit(*_arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(requests, "submit", submit)
+    job = JobRecord("a" * 32, "app", JobState.RUNNING, 1.0, Launch("/app.py"))
+    session = Call(Output(), ()).session()
+    left = run._left(session, job, Interrupted(143), cancel_on_exit=True)
+    assert isinstance(left, Interrupted)
+    assert left.code == 143
+    assert job.job_id in left.message
 
 
 def test_not_found(cli: Command, tmp_path: Path) -> None:
@@ -464,3 +531,42 @@ def test_a_quoted_path_is_no_option(cli: Command) -> None:
 def test_a_jobs_id_stands_where_a_command_takes_it(hint: str, advice: str) -> None:
     assert FlinkishError("x", hint=hint, job_id="abc123").advice == advice
     assert FlinkishError("x", hint=hint).advice == hint
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "parameter", "value"),
+    [
+        ("stop", "job -p=/sps", "target", "/sps"),
+        ("run", "-p=4 app.py -p=5", "parallelism", 4),
+        ("run", "-D=x app.py", "dynamic", ("=x",)),
+        ("cancel", "-s=a=b job", "savepoint", "a=b"),
+        ("savepoint", "-d=/sp", "dispose", "/sp"),
+    ],
+)
+def test_an_equals_sign_after_one_letter_is_not_part_of_the_value(
+    name: str, line: str, parameter: str, value: object
+) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    assert command.make_context(name, line.split()).params[parameter] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "words"),
+    [
+        ("check", "job -- app.py", "job app.py"),
+        ("check", "job -p 4 -- app.py -- x", "job app.py -- x"),
+        ("rehearse", "job app.py -- x", "job app.py -- x"),
+        ("check", "-- job app.py", "job app.py"),
+        ("export", "sp dir -- app.py", "sp dir app.py"),
+        ("export", "sp -- dir", "sp dir"),
+        ("export", "sp --json dir --fork -- app.py -- x", "sp dir app.py -- x"),
+        ("export", "sp dir app.py -- x", "sp dir app.py -- x"),
+    ],
+)
+def test_dashes_after_the_first_word_leave_the_words_in_order(
+    name: str, line: str, words: str
+) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    assert command.make_context(name, line.split()).params["words"] == tuple(words.split())

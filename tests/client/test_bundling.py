@@ -63,6 +63,14 @@ def test_it_runs_its_program_with_the_launchers_arguments(program: str, tmp_path
     assert "registry" not in parameters.lower()
 
 
+def test_a_url_as_the_target(tmp_path: Path) -> None:
+    bundle = bundle_program(Program(), f"file://{tmp_path}/agent.zip")
+    assert bundle.path == str(tmp_path / "agent.zip")
+    assert zipfile.is_zipfile(tmp_path / "agent.zip")
+    with pytest.raises(UsageError, match="is not a file of this host"):
+        bundle_program(Program(), "s3://bucket/agent.zip", dry_run=True)
+
+
 def test_one_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     place = tmp_path / "agent.py"
     place.mkdir()

@@ -13,28 +13,28 @@ from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
-from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
 
 
 def test_what_a_killed_job_has_committed_and_begun(cli: Command, tmp_path: Path) -> None:
     """The logs say it; the reports of a killed job are as old as its last heartbeat."""
     checkpoint = CheckpointLikeness(tmp_path / "query").run_to(2)
     checkpoint.plan(3)
-    here = QueryStatus("q", "shared", "r", str(checkpoint.root), batch_id=1)
-    gone = QueryStatus("q", "shared", "r", str(tmp_path / "gone"), batch_id=7)
+    here = QueryStatus("q", QUERY_ID, "r", str(checkpoint.root), batch_id=1)
+    gone = QueryStatus("q", QUERY_ID, "r", str(tmp_path / "gone"), batch_id=7)
     cli.ok("list")
     with cli.registry() as registry:
         for digit, query in (("a", here), ("b", gone)):
             job = JobRecord(digit * 32, f"job-{digit}", JobState.INITIALIZING, 1.0, Launch("/a.py"))
             registry.add_job(job)
             registry.heartbeat(job.job_id, [query])
-        found = known_runs(registry, {"shared": None, "nobodys": "csv"}, None)
-        assert sorted(found.pop("shared"), key=lambda run: run.job_id) == [
+        found = known_runs(registry, {QUERY_ID: None, "nobodys": "csv"}, None)
+        assert sorted(found.pop(QUERY_ID), key=lambda run: run.job_id) == [
             KnownRun("a" * 32, "INITIALIZING", last_batch=2, begun_batch=3),
             KnownRun("b" * 32, "INITIALIZING", last_batch=7),
         ]
         assert found == {"nobodys": ()}
-        (other,) = known_runs(registry, {"shared": "kafka"}, "a" * 32)["shared"]
+        (other,) = known_runs(registry, {QUERY_ID: "kafka"}, "a" * 32)[QUERY_ID]
         assert other.job_id == "b" * 32
 
 

@@ -9,9 +9,12 @@ import pytest
 from flinkish import Client
 from flinkish.client.context import Context
 from flinkish.client.migration import Changes, plan_migration
+from flinkish.client.program import own_application
 from flinkish.config import Config
 from flinkish.errors import LaunchFailed, UsageError
+from flinkish.messages.launch import Program
 from tests.cli.commands.test_state import save
+from tests.cli.conftest import Command
 
 
 def test_changes_are_planned(private: Path) -> None:
@@ -40,3 +43,13 @@ def test_what_cannot_be_is_refused(private: Path) -> None:
         with pytest.raises(LaunchFailed, match="is not a Spark"):
             client.migrate(path, "new", Changes(partitions=5), spark_home=str(private))
     assert not (private / "new").exists()
+
+
+def test_an_application_of_flinkish_gets_the_configured_settings_of_spark(cli: Command) -> None:
+    configured = {"spark.driver.memory": "4g", "spark.master": "local[1]"}
+    config = Config.load(flags={**configured, "client.timeout": "5 s"})
+    program = Program(spark_home=str(cli.spark_home), conf={"spark.driver.memory": "8g"})
+    launch, _ = own_application(program, config)
+    assert launch.conf["spark.driver.memory"] == "8g"
+    assert launch.conf["spark.master"] == "local[1]"
+    assert "client.timeout" not in launch.conf

@@ -5,15 +5,28 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flinkish.client.planfile import PlanFile, check_unchanged, load, make_plan_file, save
+from flinkish import Client
+from flinkish.client.planfile import (
+    PlanFile,
+    bound_file,
+    check_unchanged,
+    load,
+    program_digest,
+    save,
+)
+from flinkish.client.submission import RunRequest, planned, prepare
+from flinkish.config.secrets import MASK
 from flinkish.errors import ConsentNeeded, Incompatible, SavepointNotFound, StorageError, UsageError
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.restore_options import RestoreOptions
+from tests.cli.conftest import Command
+from tests.support.savepoint.small_savepoints import make_savepoint
 
 PLAN = RestorePlan(savepoint="/sp", queries=(QueryRow("q", origin="q"),), complete=True)
 
@@ -40,7 +53,7 @@ def plan(tmp_path: Path, launch: Launch) -> PlanFile:
         ),
         parallelism=3,
     )
-    return make_plan_file(spec, launch, "4.3.0", PLAN)
+    return bound_file(spec, launch, "4.3.0")(PLAN)
 
 
 def test_a_plan_comes_back_as_it_was_saved(
@@ -100,6 +113,49 @@ def test_what_has_changed_is_named(plan: PlanFile, launch: Launch, tmp_path: Pat
     (tmp_path / "sp" / "_metadata").unlink()
     with pytest.raises(SavepointNotFound):
         check_unchanged(plan, launch, "4.3.0")
+
+
+@pytest.mark.parametrize("changes", ["app.py", "sp/_metadata"])
+def test_what_changes_after_the_check_has_begun_is_noticed(
+    cli: Command, client: Client, monkeypatch: pytest.MonkeyPatch, changes: str
+) -> None:
+    """The plan of :func:`check` need not be saved for that; here its inputs change meanwhile."""
+    metadata = cli.directory / "sp" / "_metadata"
+    metadata.parent.mkdir()
+    metadata.write_bytes(b"sealed")
+
+    def planning(*_args: object, **_named: object) -> RestorePlan:
+        (cli.directory / changes).write_text("other")
+        return PLAN
+
+    monkeypatch.setattr("flinkish.client.dryrun.check_restore", planning)
+    program = Program(str(cli.program), spark_home=str(cli.spark_home))
+    plan = client.check("sp", program)
+    with pytest.raises(Incompatible, match="has changed since the plan was made"):
+        client.run(plan=plan, program=program)
+
+
+def test_arguments_that_the_defaults_of_spark_hide_are_masked(
+    cli: Command, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cli.spark_home / "conf").mkdir()
+    (cli.spark_home / "conf" / "spark-defaults.conf").write_text("spark.redaction.regex (?i)pin\n")
+    saved = make_savepoint(str(cli.directory), 1.0)
+    monkeypatch.setattr("flinkish.client.dryrun.check_restore", lambda *_args, **_named: PLAN)
+    program = Program(str(cli.program), ("--pin", "1234"), spark_home=str(cli.spark_home))
+    client.check(saved, program).save("plan.json")
+    assert load("plan.json").arguments == ("--pin", MASK)
+    other = replace(program, arguments=("--pin", "5678"))
+    request = planned(RunRequest(program=other), "plan.json")
+    assert prepare(client._context, request).launch.arguments == ("--pin", "5678")
+
+
+def test_a_named_archive_is_a_part_of_the_program(launch: Launch, tmp_path: Path) -> None:
+    archive = tmp_path / "env.tgz"
+    archive.write_bytes(b"one")
+    before = program_digest(replace(launch, archives=(f"{archive}#env",)))
+    archive.write_bytes(b"two")
+    assert program_digest(replace(launch, archives=(f"{archive}#env",))) != before
 
 
 def test_a_plan_that_says_no_is_not_carried_out(plan: PlanFile, launch: Launch) -> None:

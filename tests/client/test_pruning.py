@@ -11,7 +11,14 @@ import pytest
 from flinkish import Client, Savepoint
 from flinkish.client import prune
 from flinkish.client.pruning import remove_old
-from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
+from flinkish.errors import (
+    ConsentNeeded,
+    Locked,
+    NotSavepointable,
+    RegistryError,
+    SavepointNotFound,
+    UsageError,
+)
 from flinkish.messages.launch import Program
 from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.manage.retention import Policy
@@ -59,6 +66,45 @@ def test_what_has_just_been_taken_is_not_removed(client: Client, private: Path) 
     assert (removal.removed, removal.error) == ((wrong,), None)
     assert [Path(path).exists() for path in (old, new, namesake)] == [True, True, True]
     assert "in the future" in removal.warnings[0]
+
+
+def test_what_was_removed_is_recorded_although_the_garbage_is_refused(
+    client: Client, private: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    new, old = (make_savepoint(str(private / "sp"), now - age) for age in (0, 1))
+    registry = client._context.writable_registry
+    for path in (new, old):
+        registry.add_savepoint(
+            SavepointSummary(path, JOB, now, "native", bytes=10, files=1, duration=0.1)
+        )
+
+    def refuse(_location: str, _writing: object, dry_run: bool, **_named: object) -> tuple[()]:
+        if not dry_run:
+            raise Locked("a savepoint is being written")
+        return ()
+
+    monkeypatch.setattr("flinkish.savepoint.manage.prune.collect_garbage", refuse)
+    with pytest.raises(Locked):
+        client.prune("sp", keep_last=1, garbage=True)
+    assert not Path(old).exists()
+    assert [each.path for each in registry.savepoints(JOB)] == [new]
+
+
+def test_old_savepoints_are_removed_although_the_registry_cannot_be_told(
+    client: Client, told: Told, private: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    new, old = (make_savepoint(str(private / "sp"), now - age) for age in (0, 1))
+
+    def locked(_registry: object, _path: str) -> bool:
+        raise RegistryError("database is locked")
+
+    client._context.writable_registry.savepoints()
+    monkeypatch.setattr(type(client._context.registry), "mark_disposed", locked)
+    removal = remove_old(client._context, str(private / "sp"), Policy(keep_last=1), [JOB], [new])
+    assert (removal.removed, removal.error) == ((old,), None)
+    assert told.warnings == ["the registry could not be updated: database is locked"]
 
 
 def test_of_every_running_job(cli: Command, client: Client) -> None:

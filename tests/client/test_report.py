@@ -106,6 +106,7 @@ def test_the_newest_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     report = report_directory(str(tmp_path))
     assert [each.entry.path for each in report.savepoints] == [paths[3], paths[2]]
     assert (report.omitted, len(report.growth[0].points)) == (2, 2)
+    assert _lineage(report) == {paths[3]: (paths[2], True), paths[2]: (paths[1], False)}
 
 
 def test_no_directory_and_a_savepoint_itself_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
-from flinkish.client.resuming import run_to_resume
+from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import Config
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
@@ -29,6 +29,7 @@ from flinkish.errors import (
     FlinkishError,
     SavepointNotFound,
     Superseded,
+    UsageError,
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
@@ -202,6 +203,9 @@ def test_a_run_that_another_has_overtaken_is_not_started(cli: Command, tmp_path:
         newest = jobs.after("b", first, 4)
         registry.add_job(late)
         with pytest.raises(Superseded, match=f"{newest} has continued to batch 4"):
+            Runtime(registry, late, str(tmp_path / "root"))
+        shutil.rmtree(registry.queries(newest)[0].checkpoint_dir)
+        with pytest.raises(Superseded, match=f"{newest} has continued$"):
             Runtime(registry, late, str(tmp_path / "root"))
 
 
@@ -549,3 +553,8 @@ def test_beside_a_job_that_runs(cli: Command) -> None:
     resume = ("run", "--name", "cron", "--resume")
     assert cli(*resume, str(cli.program)).code == 13
     assert running in cli.ok(*resume, "--if-not-running", str(cli.program)).out
+
+
+def test_a_plan_is_named_although_it_names_a_savepoint() -> None:
+    with pytest.raises(UsageError, match="a plan and --resume are mutually exclusive"):
+        check_resume("/sp", RestoreOptions(), "a", has_plan=True)

@@ -8,6 +8,7 @@ import pytest
 
 from flinkish import Client, Savepoint
 from flinkish.errors import SavepointNotFound, UsageError
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
@@ -53,6 +54,20 @@ def test_rows_of_a_state(taken: Savepoint) -> None:
     assert set(rows[0]) == {"partition", "key", "value"}
     with pytest.raises(UsageError, match="no operator 'nobody'"):
         taken.rows("nobody")
+
+
+def test_a_savepoint_disposed_of_through_a_link_is_not_listed_any_more(
+    taken: Savepoint, private: Path
+) -> None:
+    (private / "way").symlink_to(private / "sp")
+    name = Path(taken.path).name
+    with Client() as client:
+        registry = client._context.writable_registry
+        registry.add_savepoint(
+            SavepointSummary(taken.path, "ab" * 16, 1.0, "native", bytes=1, files=1, duration=0.1)
+        )
+        client.savepoint(private / "way" / name).dispose()
+        assert registry.savepoints() == []
 
 
 def test_disposal(taken: Savepoint, private: Path) -> None:

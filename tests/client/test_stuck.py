@@ -29,7 +29,7 @@ def stuck(running_since: float = 0.0, state: JobState = JobState.RUNNING, **quer
 
 def test_a_query_with_input_that_commits_nothing() -> None:
     assert stuck() == [Stuck("q", 1200.0)]
-    assert stuck()[0].describe() == "query 'q' has input, and has committed nothing for 20 min"
+    assert stuck()[0].describe() == "query 'q' has input but has committed nothing for 20 min"
     # Before its first batch, the time counts since the job runs.
     assert stuck(NOW - 700, last_batch_end=None) == [Stuck("q", 700.0)]
     assert stuck(last_batch_end="nonsense", running_since=NOW - 700) == [Stuck("q", 700.0)]
@@ -54,11 +54,20 @@ def test_what_is_not_stuck(changes: dict[str, Any]) -> None:
     assert stuck(**changes) == []
 
 
+def test_a_query_that_has_failed_while_its_job_runs_on() -> None:
+    """The program does not wait for it: nobody else tells."""
+    failed: dict[str, Any] = {"active": False, "error": "boom", "waits_for_input": None}
+    (found,) = stuck(**failed)
+    assert found == Stuck("q", 1200.0, failed=True)
+    assert found.describe() == "query 'q' has failed, and has committed nothing for 20 min"
+    assert stuck(**failed, last_batch_end="2025-12-31T23:50:01.000Z") == []
+
+
 def test_a_driver_that_runs_and_is_silent() -> None:
     silent = replace(JOB, heartbeat=NOW - 3_601)
     waits = replace(QUERY, waits_for_input=True)
     (found,) = stuck_queries(silent, [waits], running_since=0.0, now=NOW, timeout=TIMEOUT)
     assert found == Stuck(None, 3_601.0)
-    assert found.describe() == "its driver runs, and has not reported for 60 min"
+    assert found.describe() == "its driver runs but has not reported for 60 min"
     never = replace(JOB, heartbeat=None)
     assert stuck_queries(never, [], running_since=NOW - 5, now=NOW, timeout=TIMEOUT) == []

@@ -48,7 +48,11 @@ def test_words(text: str, goal: Goal) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "batch", "batch=", "batch=-1", "batch=x", "batch=+", "batch=++1", "idle=3", "done"]
+    "text",
+    [
+        *("", "batch", "batch=", "batch=-1", "batch=x", "batch=+", "batch=++1", "idle=3", "done"),
+        "batch=" + "9" * 5000,  # more digits than int() takes
+    ],
 )
 def test_other_words_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="invalid --for"):

@@ -41,7 +41,7 @@ def test_unknown_is_a_warning() -> None:
     result = check_versions(_judge("3.5.9 4.3.0", "dedupe hdfs", "globalLimit hdfs changelog"))
     assert (result.verdict, result.exit) == (CompatVerdict.UNKNOWN, Exit.WARNED)
     assert result.message == (
-        "nobody has tried to resume a savepoint of Spark 3.5.9 with Spark 4.3.0 "
+        "it has not been measured whether Spark 4.3.0 can resume a savepoint of Spark 3.5.9 "
         "(dedupe on hdfs, globalLimit on hdfs with changelog)"
     )
     assert "flinkish compat 3.5.9 4.3.0" in result.hint
@@ -73,6 +73,19 @@ def test_what_needs_a_migration_that_the_engine_can_do() -> None:
     assert result.message.startswith("the state is rewritten to resume")
     assert "symmetricHashJoin on rocksdb with join-v4: The join's state" in result.message
     assert result.error() is None
+
+
+def test_a_migration_hides_nothing_of_the_other_operators() -> None:
+    slow = sample.cell("4.3 4.0", "globalLimit", "hdfs", "", "ok-with-limitations", "slow")
+    table = sample.with_more(("slow", "The first batch waits.", "be patient"), slow)
+    uses = ["symmetricHashJoin rocksdb join-v4", "dedupe other", "globalLimit hdfs"]
+    result = check_versions(_judge("4.3.0 4.0.5", *uses, table=table))
+    assert (result.verdict, result.exit) == (CompatVerdict.NEEDS_MIGRATION, Exit.WARNED)
+    assert result.message.startswith("the state is rewritten to resume")
+    assert "not been measured whether Spark 4.0.5 can resume a savepoint" in result.message
+    assert "(dedupe on other)" in result.message
+    assert result.message.endswith("has limitations: The first batch waits")
+    assert result.hint == "keep the savepoint; see flinkish compat 4.3.0 4.0.5; be patient"
 
 
 @pytest.mark.parametrize("with_more", [False, True])

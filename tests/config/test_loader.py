@@ -156,7 +156,7 @@ def test_old_names_mean_the_new_keys(load: Load, key: object) -> None:
 
 def test_two_names_of_one_key_in_one_layer(load: Load) -> None:
     both = [f"{SAVEPOINTS}=/a", "state.savepoints.dir=/b"]
-    with pytest.raises(InvalidConfiguration, match="are the same key, and -D") as caught:
+    with pytest.raises(InvalidConfiguration, match=r"are the same key, .*\(-D\)") as caught:
         load(dynamic=both)
     assert SAVEPOINTS in caught.value.message
     assert "state.savepoints.dir" in caught.value.message
@@ -164,8 +164,11 @@ def test_two_names_of_one_key_in_one_layer(load: Load) -> None:
     # In different layers the higher one wins, whatever the name.
     config = load(dynamic=both[1:], project=f'"{SAVEPOINTS}" = "/a"')
     assert config.get(SAVEPOINTS) == "/b"
-    with pytest.raises(InvalidConfiguration, match="are the same key"):
+    with pytest.raises(InvalidConfiguration, match="set the same key") as caught:
         load(environ={"FLINKISH_REGISTRY": "/a.db", "FLINKISH_REGISTRY_URL": "/b.db"})
+    for variable in ("FLINKISH_REGISTRY ", "FLINKISH_REGISTRY_URL "):
+        assert f"environment {variable}" in caught.value.message
+    assert caught.value.hint == "keep only FLINKISH_REGISTRY_URL"
 
 
 def test_dynamic_options(load: Load) -> None:
@@ -242,10 +245,13 @@ def test_a_file_that_is_not_one(load: Load, here: Path) -> None:
     [
         ("client.timeout", "soon"),
         ("client.timeout", "-1 s"),
+        ("execution.heartbeat.interval", "0"),
+        ("execution.heartbeat.interval", "999 ms"),
         ("pipeline.auto-generate-uids", "maybe"),
         ("parallelism.default", "0"),
         ("parallelism.default", "four"),
         ("parallelism.default", "²"),
+        ("parallelism.default", "9" * 5000),
         ("execution.state-recovery.claim-mode", "legacy"),
         ("execution.savepoint-restore-mode", "legacy"),
         ("execution.stream-graph-hasher.version", "v4"),
@@ -386,7 +392,20 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "s", "-1 s", "1 fortnight", "1 s 2 ms", "1e3 s", "inf", "nan", "1,5 s", "٣ s", "9" * 40],
+    [
+        "",
+        "s",
+        "-1 s",
+        "1 fortnight",
+        "1 s 2 ms",
+        "1e3 s",
+        "inf",
+        "nan",
+        "1,5 s",
+        "٣ s",
+        "9" * 40,
+        "1000000 d",
+    ],
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(InvalidConfiguration):
@@ -395,7 +414,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 @patient
 @given(
-    st.integers(0, 10**6), st.sampled_from(["ms", "s", "min", "h", "d"]), st.text(" \t", max_size=3)
+    st.integers(0, 10**5), st.sampled_from(["ms", "s", "min", "h", "d"]), st.text(" \t", max_size=3)
 )
 def test_units_and_blanks_do_not_matter(number: int, unit: str, blank: str) -> None:
     factor = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}[unit]
@@ -424,7 +443,9 @@ def test_a_moment_is_a_duration_before_now_or_a_time(
     assert parse_moment(text, now) == now + seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-1h", "2026-13-01", "25:00", "10:61", "9999-99-99"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-1h", "2026-13-01", "25:00", "10:61", "9999-99-99", "20261123"]
+)
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(InvalidConfiguration, match="neither a duration nor a time"):
         parse_moment(text, 0.0)
@@ -454,7 +475,7 @@ def _seconds(text: str) -> Fraction | None:
         return None
     whole, _, rest = number.partition(".")
     seconds = Fraction(int(whole + rest), 10 ** len(rest)) * UNITS[unit]
-    return seconds if seconds <= 10**11 else None
+    return seconds if seconds <= 9 * 10**9 else None
 
 
 @patient
@@ -493,6 +514,13 @@ def test_any_text_is_the_duration_it_says_or_an_error(text: str) -> None:
         ("host=h password='p w' dbname=d", f"host=h password={MASK} dbname=d"),
         ("host=h sslpassword = pw", f"host=h sslpassword = {MASK}"),
         ("fs.s3a.secret.key=abc", f"fs.s3a.secret.key={MASK}"),
+        ("jdbc:oracle:thin:scott/tiger@//h:1/x", f"jdbc:oracle:thin:scott/{MASK}@//h:1/x"),
+        ("jdbc:oracle:thin:scott/t@g@h:1:x, a@b", f"jdbc:oracle:thin:scott/{MASK}@h:1:x, a@b"),
+        ("jdbc:oracle:thin:@//h:1/x", "jdbc:oracle:thin:@//h:1/x"),
+        ("jdbc:oracle:thin:/@wallet", "jdbc:oracle:thin:/@wallet"),
+        ("user=u;password=p;w,x&y;ssl=1", f"user=u;password={MASK};ssl=1"),
+        ("password={p;a=w};ssl=1", f"password={MASK};ssl=1"),
+        ("password=pw, ssl=1; token=t; x", f"password={MASK}, ssl=1; token={MASK}; x"),
         ("postgresql://u@h/db", "postgresql://u@h/db"),
         ("no secret here: a@b.c", "no secret here: a@b.c"),
     ],

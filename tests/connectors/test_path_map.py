@@ -61,6 +61,22 @@ def test_what_is_at_its_new_place_stays() -> None:
     assert not deeper.leads_to("/data/newer")
 
 
+@pytest.mark.parametrize("way", ["/../victim", "/x/../../victim", "/..", "/x/./../.."])
+def test_what_leads_out_of_a_place_is_not_in_it(way: str) -> None:
+    paths = PathMap((("/old", "/new"),))
+    assert paths.path(f"/old{way}") is None
+    assert paths.signature(f"file[/old{way}]") is None
+    assert paths.url(f"file:///old{way}/1") is None
+    assert not paths.leads_to(f"/new{way}")
+    assert not paths.leads_to(f"file:///new{way}")
+
+
+def test_a_path_with_dots_that_stays_in_its_place_is_mapped() -> None:
+    paths = PathMap((("/old", "/new"),))
+    assert paths.path("/old/x/../..y") == "/new/x/../..y"
+    assert paths.leads_to("/new/x/../..y")
+
+
 @pytest.mark.parametrize(
     ("pairs", "overlap"),
     [

@@ -11,13 +11,19 @@ from typing import Any
 import pytest
 
 from flinkish import storage
+from flinkish.driver.plan.uid_rules import Planning
+from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.requests import actions
+from flinkish.driver.restore import restorer as restoring
 from flinkish.driver.runtime.quiesce import stop_hard
 from flinkish.driver.spark.jvm import configured
+from flinkish.errors import Corrupt
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
+from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from tests.cli.commands.test_state import save
 from tests.driver.test_gate import rate, rate_key
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS
@@ -104,6 +110,34 @@ def test_it_is_deleted_when_the_last_query_has_committed(
     job.wait_until(lambda: savepoint["path"] not in [s.path for s in job.registry.savepoints()])
     job.request(RequestKind.CANCEL)
     assert job.wait().state is JobState.CANCELED
+
+
+def test_a_heartbeat_does_not_wait_for_a_checkpoint_that_is_being_made(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = RestoreSpec(save(tmp_path, "hdfs-agg"), RestoreOptions(claim_mode="claim"))
+    restorer = restoring.Restorer(registry, "a" * 32, spec, Planning({}))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def making(*_: Any) -> Any:
+        begun.set()
+        go_on.wait(30)
+        raise Corrupt("given up")
+
+    monkeypatch.setattr(restoring, "plan_start", making)
+
+    def restore() -> None:
+        with pytest.raises(Corrupt, match="given up"):
+            restorer.restore("q", None, WriterFacts(), None, str(tmp_path / "new"))
+
+    thread = threading.Thread(target=restore)
+    thread.start()
+    assert begun.wait(60)
+    restorer.settle_claim({})
+    assert thread.is_alive(), "it has waited"
+    go_on.set()
+    thread.join()
+    whole(spec.path)
 
 
 @pytest.mark.deep

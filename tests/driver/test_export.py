@@ -32,7 +32,9 @@ def planned(
     question = RestoreQuestion(RestoreSpec(path, **spec))
     exported = ExportedProgram(ExportTask(question, str(directory), str(directory)), {})
     error = exported.failure(exported.run(lambda: run_callable(program)))
-    return (None if error is not None else exported.answer()), error
+    answer = None if error is not None else exported.answer()
+    exported.close()
+    return answer, error
 
 
 def check_that_spark_continues(spark: Any, checkpoint: Path) -> None:
@@ -87,6 +89,7 @@ def test_what_a_program_leaves_needs_consent(spark: Any, saved: Saved, tmp_path:
     _, error = planned(savepoint["path"], tmp_path / "one", lambda: start_counting(spark))
     assert isinstance(error, NonRestoredState)
     assert error.data["plan"]["exit_code"] == NonRestoredState.code
+    assert not (tmp_path / "one" / "counts").exists(), "nobody else would remove it"
     options = RestoreOptions(allow_non_restored=True)
     done, error = planned(
         savepoint["path"], tmp_path / "two", lambda: start_counting(spark), options=options

@@ -13,17 +13,33 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver.job import conclude
+from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.requests import actions, job_savepoint, time_limit
+from flinkish.driver.requests.agent import leave_without_jvm
 from flinkish.driver.runtime import quiesce
+from flinkish.driver.runtime.hook import Hook
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.script import ProgramOutcome
 from flinkish.errors import (
     GivenUp,
     NoCommittedBatch,
     NotSavepointable,
+    RegistryError,
     StorageError,
     WrongState,
 )
+from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.messages.requests import SavepointArguments
-from flinkish.registry.jobs import ENDED_BEFORE_QUERIES, JobState, RequestKind, RequestState
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import (
+    ENDED_BEFORE_QUERIES,
+    JobRecord,
+    JobState,
+    RequestKind,
+    RequestState,
+    arguments_for,
+)
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 
@@ -46,6 +62,150 @@ def rate_key() -> Any:
     from pyspark.sql import functions as F
 
     return (F.col("value") % 5).alias("k")
+
+
+class Away:
+    """Stands before a method of the registry, which cannot be reached for some calls."""
+
+    def __init__(self, method: Callable[..., Any], calls: int = 2) -> None:
+        self._method, self._calls = method, calls
+
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
+        if self._calls:
+            self._calls -= 1
+            raise RegistryError("the registry failed: the server restarts")
+        return self._method(*arguments, **more)
+
+
+def bare_runtime(registry: Registry, external: ExternalLauncher | None = None) -> Runtime:
+    """A job whose program has started no query."""
+    launch = Launch("/a.py", external=external)
+    job = JobRecord("a" * 32, "a", JobState.CREATED, 1.0, launch)
+    registry.add_job(job)
+    runtime = Runtime(registry, job, "/root")
+    runtime.start_phase.ended()
+    return runtime
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "end"),
+    [
+        (RequestKind.STOP, "fail", RequestState.FAILED),
+        (RequestKind.CANCEL, "complete", RequestState.COMPLETED),
+    ],
+)
+def test_a_request_has_its_outcome_once_the_registry_is_back(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: RequestKind,
+    write: str,
+    end: RequestState,
+) -> None:
+    """Without one it would be in progress for ever, and no later request be served."""
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(kind, str(tmp_path) if kind is RequestKind.STOP else None)
+    request_id = registry.submit(runtime.job_id, kind, arguments).request_id
+    request = registry.claim(runtime.job_id)
+    assert request is not None
+    monkeypatch.setattr(registry, write, Away(getattr(registry, write)))
+    monkeypatch.setattr(actions, "_PAUSE", 0.0)
+    carried_out = actions.Actions(
+        runtime, savepoint_timeout=60.0, quiesce_timeout=60.0, cancel_grace=5.0
+    )
+    carried_out.perform(request, threading.Event())
+    assert registry.request(request_id).state is end
+
+
+def test_a_status_that_the_shell_would_cut_to_zero_is_still_a_failure(registry: Registry) -> None:
+    runtime = bare_runtime(registry)
+    agent: Any = SimpleNamespace(close=lambda: None)
+    hook: Any = SimpleNamespace(remove=lambda: None)
+    outcome = ProgramOutcome(256, SystemExit(256))
+    assert conclude(runtime, agent, hook, outcome, stop_session=False) == 1
+    assert registry.job(runtime.job_id).state is JobState.FAILED
+
+
+def test_a_builder_takes_a_conf_by_position_as_pyspark_does(registry: Registry) -> None:
+    config = Hook(bare_runtime(registry))._config(lambda *given, **_: given)
+    assert config("builder", None, None, "conf") == ("builder", None, None, "conf")
+    assert config("builder", "key", 1) == ("builder", "key", 1)
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_the_error_of_a_canonical_savepoint_says_whether_the_job_continues(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain: bool
+) -> None:
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(RequestKind.STOP, str(tmp_path), drain=drain)
+    request = registry.submit(runtime.job_id, RequestKind.STOP, arguments)
+    stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    monkeypatch.setattr(stops, "_write", lambda *_: SimpleNamespace(path="/sp"))
+    error = stops._with_native(request, [], "stop", (), StorageError("the disk is full"))
+    assert ("the job continues" in error.message) is not drain
+    assert error.hint is not None
+    assert ("-type native" in error.hint) is not drain
+    assert error.hint.endswith("run it from there: flinkish run -s /sp")
+
+
+def test_a_savepoint_goes_on_while_its_progress_cannot_be_reported(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(RequestKind.SAVEPOINT, str(tmp_path))
+    registry.submit(runtime.job_id, RequestKind.SAVEPOINT, arguments)
+    request = registry.claim(runtime.job_id)
+    assert request is not None
+    monkeypatch.setattr(registry, "progress", Away(registry.progress, calls=1))
+    reporter = job_savepoint.RequestReporter(runtime, request)
+    reporter.phase("copying")
+    reporter.phase("writing")
+    assert registry.request(request.request_id).progress == {"phase": "writing"}
+
+
+@pytest.mark.parametrize("method", ["heartbeat", "transition"])
+def test_a_job_is_running_once_the_registry_is_back(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Its program does not see that the registry was away."""
+    runtime = bare_runtime(registry)
+    query = SimpleNamespace(name="q", run_id="r", progress={}, recorded=("r",))
+    runtime._gate.add(query)  # type: ignore[arg-type]
+    monkeypatch.setattr(runtime._reports, "statuses", list)  # Spark is not asked
+    monkeypatch.setattr(registry, method, Away(getattr(registry, method), calls=1))
+    runtime.program_asks()
+    assert registry.job(runtime.job_id).state is JobState.CREATED
+    runtime.program_asks()
+    assert registry.job(runtime.job_id).state is JobState.RUNNING
+
+
+def test_a_guest_whose_start_cannot_be_reported_is_served(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every savepoint would be refused: the query would run without flinkish too."""
+    runtime = bare_runtime(registry, ExternalLauncher("python", "1"))
+    query = SimpleNamespace(name="q", run_id="r", handle=object(), progress={}, recorded=("r",))
+    monkeypatch.setattr(runtime.session, "created", lambda _: None)
+    monkeypatch.setattr(runtime._reports, "statuses", list)  # Spark is not asked
+    monkeypatch.setattr(runtime._starts, "_begun", lambda *_: query)
+    monkeypatch.setattr(registry, "heartbeat", Away(registry.heartbeat))
+    writer = SimpleNamespace(_spark=SimpleNamespace(_jsparkSession=None))
+    handle = runtime.start_query(writer, WriterFacts(query_name="q"), lambda: None)
+    assert handle is query.handle
+    assert not runtime._starts._not_served
+    assert [each.name for each in runtime.queries()] == ["q"]
+
+
+@pytest.mark.parametrize("calls", [0, 1], ids=["reached", "away"])
+def test_a_driver_without_its_jvm_ends_whether_or_not_the_registry_is_reached(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    runtime = bare_runtime(registry)
+    monkeypatch.setattr(registry, "abandon", Away(registry.abandon, calls))
+    left: list[int] = []
+    leave_without_jvm(runtime, left.append)
+    assert left == [1]
+    assert registry.job(runtime.job_id).state.is_final == (calls == 0)
 
 
 def unwritable(tmp_path: Path) -> str:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +53,57 @@ def stopped(
     path = job.request(RequestKind.STOP, str(target))["savepoint"]["path"]
     assert job.wait().state is JobState.FINISHED
     return str(path)
+
+
+class SlowRestorer:
+    """The restore of a job, one query of which is held; its table takes long to go back."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def is_waiting(self) -> bool:
+        return False
+
+    def to_roll_back(self) -> frozenset[str]:
+        return frozenset() if self.go_on.is_set() else frozenset({"q"})
+
+    def check(self, *, more_to_come: bool) -> list[str]:
+        return []
+
+    def roll_back(self, _started: object) -> None:
+        self.begun.set()
+        self.go_on.wait(60)
+
+
+def test_a_heartbeat_never_waits_for_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is silent for half a minute is declared lost."""
+    watch = SimpleNamespace(name="q", is_released=False, get_ready=lambda: None)
+    watch.start = watch.hold = lambda *_, **__: None
+    watch.release = lambda: setattr(watch, "is_released", True)
+    monkeypatch.setattr(restore_gate, "FirstBatch", lambda *_: watch)
+    monkeypatch.setattr(restore_gate, "at_start", lambda *_: nullcontext())
+    monkeypatch.setattr(restore_gate, "_HOLD_LIMIT", 0.0)
+    restorer, let_go = SlowRestorer(), threading.Event()
+    gate = restore_gate.RestoreGate(
+        restorer,  # type: ignore[arg-type]
+        list,
+        lambda _: None,
+        lambda _: let_go.set(),
+    )
+    prepared = query_setup.Prepared("q", False, "/q", None, None, ())
+    with gate.starting():
+        with gate.watching(prepared, None) as started:
+            started(None)
+        gate.settle_late(lambda: None)
+        assert gate.closed, "another query is being started"
+        assert not restorer.begun.is_set()
+    for _ in range(2):
+        gate.settle_late(lambda: None)
+    assert restorer.begun.wait(60)
+    assert not let_go.is_set(), "the heartbeat went on before the table was back"
+    restorer.go_on.set()
+    assert let_go.wait(60)
+    assert not gate.closed
 
 
 def test_status_and_savepoint_name_the_operators(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.script import run_callable
 from flinkish.driver.tasks.rehearsal_task import RehearsedProgram
 from flinkish.errors import FlinkishError, UsageError
@@ -53,6 +55,40 @@ def rehearse(
 
 def counts(spark: Any) -> Any:
     return rate(spark).groupBy(rate_key()).count().writeStream.queryName("counts")
+
+
+def test_a_query_that_the_program_does_not_name_is_planned_without_a_name() -> None:
+    """As in a job: a name that the rehearsal gives it must not become its sink's uid."""
+    planned: list[str | None] = []
+
+    class Rehearsing(RehearsedProgram):
+        def __init__(self) -> None:
+            self._rehearsed = []
+            self._task: Any = SimpleNamespace(drop_output=True, limits=None)
+            self._rehearsal: Any = SimpleNamespace(run=self._note, starting={})
+
+        def _note(self, _name: str, _writer: Any, facts: WriterFacts, *_: Any) -> Any:
+            planned.append(facts.query_name)
+            return SimpleNamespace(error=None)
+
+        def session_created(self, session: Any) -> None:
+            pass
+
+        def _name_of(self, facts: WriterFacts) -> str:
+            return "query-1"
+
+    facts = WriterFacts()
+    jwriter: Any = SimpleNamespace(format=lambda _: jwriter, trigger=lambda _: jwriter)
+    trigger = SimpleNamespace(Trigger=SimpleNamespace(ProcessingTime=lambda _: None))
+    spark = SimpleNamespace(sql=SimpleNamespace(streaming=trigger))
+    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(spark=spark)))
+    writer = SimpleNamespace(
+        _spark=SimpleNamespace(_jvm=jvm),
+        _jwrite=jwriter,
+        queryName=lambda name: setattr(facts, "query_name", name),  # as the hook records it
+    )
+    Rehearsing().start_query(writer, facts, lambda: None)
+    assert planned == [None]
 
 
 def test_batches_go_on_from_the_savepoint(spark: Any, rehearse: Any, saved: Saved) -> None:

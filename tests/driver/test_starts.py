@@ -279,7 +279,7 @@ def test_not_beside_another_job_on_the_output_or_the_query(
     assert registry.claim_resources(other.job_id, "seen", [held]) == []
     refused = refusal(run(new_job, program))
     assert refused["reasons"] == ["sink-in-use"]
-    assert f"job orig ({other.job_id}), which is RUNNING" in refused["message"]
+    assert f"the RUNNING job orig ({other.job_id})" in refused["message"]
     registry.claim_resources(other.job_id, "seen", [])
     first = run(new_job, program)
     assert first.state is JobState.FINISHED, first.failure

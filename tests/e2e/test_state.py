@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
 import pytest
 
+from flinkish import storage
+from flinkish.driver.tasks import state_export
+from flinkish.errors import StorageError
 from tests.cli.commands.test_state import save
 from tests.support.cli.command import LIGHT, Flinkish
 
@@ -55,3 +59,28 @@ def test_conditions_and_exports_run_on_spark(flinkish: Flinkish, tmp_path: Path)
         for line in part.read_text().splitlines()
     ]
     assert written == every["rows"]
+
+
+def test_an_export_never_touches_the_files_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked before the first has made the directory."""
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "part-00000.avro").write_text("of the first")
+    monkeypatch.setattr(storage, "exists", lambda _: False)
+
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError("Spark refuses to write")
+
+    rdd = SimpleNamespace(mapPartitions=refuse)
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(parallelize=lambda *_: rdd))
+    operator = SimpleNamespace(partitions=1)
+    state: Any = SimpleNamespace(source=None, table=SimpleNamespace(operator=operator))
+    task: Any = SimpleNamespace(format="avro")
+    with pytest.raises(StorageError, match="out"):
+        state_export._export(session, state, task, str(target))
+    assert (target / "part-00000.avro").read_text() == "of the first"
+    with pytest.raises(RuntimeError, match="Spark refuses"):
+        state_export._export(session, state, task, str(tmp_path / "new" / "own"))
+    assert not (tmp_path / "new" / "own").exists()

@@ -97,7 +97,7 @@ def test_a_checkpoint_is_migrated_to_a_url_and_back(
     assert sum(batch.num_rows for batch in read_rows(memory, operator, store)) > 0
     migrate_checkpoint(context, URL, tmp_path / "back", TargetState(partitions=2))
     assert all_rows(tmp_path / "back") == all_rows(root)
-    with pytest.raises(NoSuchState, match="there is no operator 7: 0"):
+    with pytest.raises(NoSuchState, match=r"there is no operator 7 \(operators: 0\)"):
         _operator(memory, 7, None)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.driver import carried
-from flinkish.errors import LaunchFailed, UsageError
+from flinkish.errors import LaunchFailed, StorageError, UsageError
 from flinkish.launch.carried_job import JAR, PARAMETERS, archive, carried_job
 from flinkish.launch.launcher import new_job
 from flinkish.messages.launch import Launch, Secrets
@@ -153,6 +153,38 @@ def _without_settings(path: Path) -> dict[str, dict[str, str]]:
     return document
 
 
+def test_files_of_a_reproducible_image_are_brought(launch: Launch, tmp_path: Path) -> None:
+    """They are dated 1970."""
+    for path in (str(launch.application), *launch.py_files):
+        os.utime(path, (0, 0))
+    data = archive(job_of(launch, tmp_path), launch, "u", Secrets(), None)
+    with zipfile.ZipFile(BytesIO(data)) as source:
+        assert {"program/app.py", "files/beside.py"} <= set(source.namelist())
+
+
+def test_a_store_that_is_down_at_the_end_hides_no_other_error(
+    launch: Launch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It would also end the supervisor, which could not record how the driver ended."""
+
+    def down(_location: str) -> None:
+        raise StorageError("the bucket is not reachable")
+
+    monkeypatch.setattr("flinkish.launch.carried_job.remove", down)
+    with carried_job(job_of(launch, tmp_path), launch, "u", Secrets(), None):
+        pass
+    assert "could not be removed: the bucket is not reachable" in capsys.readouterr().err
+    missing = replace(launch, py_files=(str(tmp_path / "missing.py"),))
+    with (
+        pytest.raises(UsageError, match="missing"),
+        carried_job(job_of(launch, tmp_path), missing, "u", Secrets(), None),
+    ):
+        pass
+
+
 def test_both_ends_agree() -> None:
     assert carried.PARAMETERS == PARAMETERS
 
@@ -164,6 +196,17 @@ def test_a_file_for_imports_that_is_not_here(launch: Launch, tmp_path: Path) -> 
         carried_job(job_of(launch, tmp_path), launch, "u", Secrets(), None),
     ):
         pass
+
+
+def test_a_program_that_was_deleted(launch: Launch, tmp_path: Path) -> None:
+    """The place for the file is not to blame."""
+    os.unlink(str(launch.application))
+    with (
+        pytest.raises(LaunchFailed, match=r"could not be made: .*app\.py") as failed,
+        carried_job(job_of(launch, tmp_path), launch, "u", Secrets(), None),
+    ):
+        pass
+    assert "written" not in failed.value.hint
 
 
 def test_a_place_that_cannot_be_written(launch: Launch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from typing import Any
 import pytest
 
 from flinkish.errors import LaunchFailed
+from flinkish.launch import supervisor
 from flinkish.launch.termination import application_of, can_kill, kill_job
+from flinkish.messages.launch import Launch
 from flinkish.messages.requests import CancelArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind
-from flinkish.registry.liveness import is_alive
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind, RequestState
+from flinkish.registry.liveness import is_alive, process_ref
 from tests.launch.conftest import Run, wait
 
 SUBMITTED = "echo 'INFO YarnClientImpl: Submitted application application_1_1'"
@@ -108,6 +111,7 @@ def test_the_cluster_is_asked_to_end_it(submit: Any, registry: Registry, tmp_pat
     command.chmod(0o755)
     with pytest.raises(LaunchFailed, match="the queue is closed"):
         kill_job(registry, registry.job(job.job_id), request.request_id)
+    assert registry.request(request.request_id).state is RequestState.PENDING
     command.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/killed\n')
     final = kill_job(registry, registry.job(job.job_id), request.request_id)
     assert final.state is JobState.CANCELED
@@ -116,6 +120,66 @@ def test_the_cluster_is_asked_to_end_it(submit: Any, registry: Registry, tmp_pat
         "-kill",
         "application_1_1",
     ]
+
+
+def test_a_driver_of_an_unknown_application_is_not_recorded_as_ended(
+    registry: Registry, make_job: Callable[..., JobRecord]
+) -> None:
+    job = make_job(
+        state=JobState.RUNNING,
+        launch=Launch("/app.py", master="yarn", conf=CLUSTER),
+        driver=ProcessRef("node1", 1, None),
+    )
+    registry.add_job(job)
+    request = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    with pytest.raises(LaunchFailed, match="does not name its application"):
+        kill_job(registry, job, request.request_id)
+    assert registry.job(job.job_id).state is JobState.RUNNING
+    assert registry.request(request.request_id).state is RequestState.PENDING
+
+
+#: Seconds since the epoch at which the job of the next test starts.
+START = 1_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("log", "reports", "silent", "has_ended"),
+    [
+        ("ACCEPTED", False, 60, False),
+        ("ACCEPTED", False, 601, True),
+        ("RUNNING", True, 20, False),
+        ("RUNNING", True, 60, True),
+        ("KILLED", True, 1, True),
+        (None, True, 20, False),
+        (None, False, 1, True),
+    ],
+)
+def test_how_long_an_unsupervised_driver_may_be_silent(
+    registry: Registry,
+    registry_url: str,
+    make_job: Callable[..., JobRecord],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    log: str | None,
+    reports: bool,
+    silent: float,
+    has_ended: bool,
+) -> None:
+    """Ten minutes until it first reports: it may wait for the resources of its cluster."""
+    path = tmp_path / "job.log"
+    path.write_text(f"INFO Client: Application report for application_1_1 (state: {log})\n")
+    job = make_job(
+        state=JobState.RUNNING,
+        start_time=START,
+        launch=Launch("/app.py", master="yarn", conf=CLUSTER),
+        log_path=str(path) if log else None,
+        supervisor=process_ref(),
+        driver=ProcessRef("node1", 1, None) if reports else None,
+        heartbeat=START if reports else None,
+    )
+    registry.add_job(job)
+    monkeypatch.setattr(Registry, "now", lambda _registry: START + silent)
+    assert supervisor._has_ended(registry_url, job.job_id) is has_ended
 
 
 def test_a_job_that_is_not_submitted_yet(submit: Any, registry: Registry) -> None:

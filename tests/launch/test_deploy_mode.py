@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.config import MASK
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit
 from flinkish.launch.deploy_mode import (
@@ -51,7 +52,7 @@ def test_the_master_tells_the_manager(master: str | None, manager: ClusterManage
         ("Cluster", None, POSTGRES, "needs a cluster, and the master is not named"),
         ("cluster", "local[2]", POSTGRES, "the master is local"),
         ("cluster", "yarn", "sqlite:////home/me/registry.db", "a file of this host"),
-        ("both", "yarn", POSTGRES, "does not exist"),
+        ("both", "yarn", POSTGRES, "both is not a deploy mode"),
     ],
 )
 def test_what_cannot_run_in_cluster_mode(
@@ -98,13 +99,16 @@ YARN_END = """\
 26/11/23 22:12:09 INFO Client: Application report for application_1795471652324_0001 (state: {})
 """
 KUBERNETES_LOG = """\
+26/11/23 22:10:02 INFO LoggingPodStatusWatcherImpl: Waiting for application my rides with \
+application ID spark-ab12 and submission ID jobs:rides-ab12-driver to finish...
+"""
+#: Without spark.kubernetes.submission.waitAppCompletion, which the user may have set to false.
+KUBERNETES_LEFT = """\
 26/11/23 22:10:01 INFO KubernetesClientUtils: Deployed Spark application rides with application ID \
 spark-ab12 and submission ID jobs:rides-ab12-driver into Kubernetes
-26/11/23 22:10:02 INFO LoggingPodStatusWatcherImpl: Waiting for application rides with application \
-ID spark-ab12 and submission ID jobs:rides-ab12-driver to finish...
 """
 KUBERNETES_END = """\
-26/11/23 22:12:02 INFO LoggingPodStatusWatcherImpl: Application rides with application ID \
+26/11/23 22:12:02 INFO LoggingPodStatusWatcherImpl: Application my rides with application ID \
 spark-ab12 and submission ID jobs:rides-ab12-driver finished
 """
 
@@ -119,6 +123,7 @@ spark-ab12 and submission ID jobs:rides-ab12-driver finished
         (YARN_LOG, "application_1795471652324_0001", False),
         (YARN_LOG + YARN_END.format("FAILED"), "application_1795471652324_0001", True),
         (KUBERNETES_LOG, "jobs:rides-ab12-driver", False),
+        (KUBERNETES_LEFT, "jobs:rides-ab12-driver", False),
         (KUBERNETES_LOG + KUBERNETES_END, "jobs:rides-ab12-driver", True),
     ],
 )
@@ -156,6 +161,20 @@ def test_how_an_application_is_ended(master: str, application: str, command: str
     assert kill_command(launch, "/spark", application) == command.split(" ")
 
 
+def test_kubernetes_is_reached_as_it_was_for_the_submission() -> None:
+    conf = {
+        "spark.kubernetes.context": "prod",
+        "spark.kubernetes.authenticate.submission.caCertFile": "/ca.pem",
+        "spark.kubernetes.authenticate.submission.oauthToken": MASK,
+        "spark.executor.cores": "2",
+    }
+    launch = Launch("a", master="k8s://https://h", conf={**CLUSTER, **conf})
+    assert kill_command(launch, "/spark", "jobs:rides-driver")[5:] == [
+        *("--conf", "spark.kubernetes.context=prod"),
+        *("--conf", "spark.kubernetes.authenticate.submission.caCertFile=/ca.pem"),
+    ]
+
+
 SUBMITTED = {
     "spark://h:7077": "--conf spark.standalone.submit.waitAppCompletion=true "
     "--conf spark.pyspark.python=py3 --conf spark.submit.deployMode=cluster --jars /x.jar "
@@ -164,8 +183,8 @@ SUBMITTED = {
     "--conf spark.pyspark.python=py3 --conf spark.submit.deployMode=cluster --py-files /lib.py "
     "--jars /x.jar s3a://b/flinkish-job.jar",
     "k8s://https://h": "--conf spark.kubernetes.submission.waitAppCompletion=true "
-    "--conf spark.pyspark.python=py3 --conf spark.submit.deployMode=cluster --py-files /lib.py "
-    "--jars /x.jar s3a://b/flinkish-job.jar",
+    "--conf spark.kubernetes.report.interval=1d --conf spark.pyspark.python=py3 "
+    "--conf spark.submit.deployMode=cluster --py-files /lib.py --jars /x.jar s3a://b/flinkish-job.jar",
 }
 
 
@@ -240,9 +259,10 @@ def test_the_environment_of_a_submission() -> None:
     built = spark_submit.submission_environment(given, INSTALLATION)
     options = built.pop("SPARK_SUBMIT_OPTS")
     assert built == {"PATH": "/bin", "HADOOP_CONF_DIR": "/etc/hadoop", "SPARK_HOME": "/spark"}
-    own = "-Dlog4j2.configurationFile="
+    own = '-Dlog4j2.configurationFile="'
     assert options.startswith(own)
-    assert Path(options.removeprefix(own)).is_file()
+    assert options.endswith('"'), "there may be blanks in it"
+    assert Path(options.removeprefix(own)[:-1]).is_file()
     given["SPARK_SUBMIT_OPTS"] = "-Dx=y"
     kept = spark_submit.submission_environment(given, INSTALLATION)
     assert kept["SPARK_SUBMIT_OPTS"] == f"-Dx=y {options}"

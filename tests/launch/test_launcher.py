@@ -8,25 +8,48 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed
+from flinkish.errors import (
+    DriverLost,
+    FlinkishError,
+    LaunchFailed,
+    NameTaken,
+    ProgramFailed,
+    WrongState,
+)
 from flinkish.launch import spark_submit
 from flinkish.launch.driver_process import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
-from flinkish.launch.launcher import new_job
+from flinkish.launch.launcher import launch_job, new_job
 from flinkish.launch.termination import answers_late, kill_job
 from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.messages.requests import CancelArguments, SavepointArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive, process_ref, reconcile
 from tests.launch.conftest import Run, ended, wait
 from tests.support.launcher_fakes import make_java, make_spark
+
+
+def test_a_job_that_is_refused_its_name_leaves_no_log(
+    registry: Registry, registry_url: str, environ: dict[str, str]
+) -> None:
+    launch = Launch("/app.py")
+    first, second = (
+        new_job("rides", launch, checkpoints="/cp", environ=environ, now=1.0) for _ in range(2)
+    )
+    registry.add_job(first)
+    with pytest.raises(NameTaken):
+        launch_job(registry, registry_url, second, environ, unique_name=True)
+    assert second.log_path is not None
+    assert not os.path.exists(second.log_path)
+
 
 # --- the supervisor ---------------------------------------------------------------------------
 
@@ -207,6 +230,49 @@ def test_of_another_launchers_job_only_the_driver_is_killed(registry: Registry) 
             os.killpg(group.pid, signal.SIGKILL)
 
 
+def refused(_pid: int, _number: int) -> None:
+    raise PermissionError("not the user's own")
+
+
+def ended_meanwhile(_pid: int, _number: int) -> None:
+    raise ProcessLookupError("no such process")
+
+
+def test_a_job_of_another_user_is_not_half_killed(
+    sqlite_registry: Registry,
+    make_job: Callable[..., JobRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = sqlite_registry
+    job = make_job(supervisor=process_ref())
+    registry.add_job(job)
+    request = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    monkeypatch.setattr(os, "kill", refused)
+    with pytest.raises(WrongState, match=f"process {os.getpid()} belongs to another user"):
+        kill_job(registry, job, request.request_id)
+    assert registry.job(job.job_id).state is JobState.RUNNING
+    assert registry.request(request.request_id).state is RequestState.PENDING
+
+
+def test_a_supervisor_that_ends_before_the_signal_is_as_good(
+    sqlite_registry: Registry,
+    make_job: Callable[..., JobRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = sqlite_registry
+    job = make_job(supervisor=process_ref())
+    registry.add_job(job)
+    request = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    monkeypatch.setattr(os, "kill", ended_meanwhile)
+
+    def record_end(_seconds: float) -> None:
+        registry.transition(job.job_id, JobState.CANCELED, "by its supervisor")
+
+    final = kill_job(registry, job, request.request_id, sleep=record_end)
+    assert final.state is JobState.CANCELED
+    assert registry.request(request.request_id).state is RequestState.COMPLETED
+
+
 def wait_for_number(path: Path) -> int:
     deadline = time.monotonic() + 60
     while not (path.exists() and path.read_text().strip()):
@@ -233,8 +299,8 @@ def running(pid: int) -> bool:
         (0, True, DriverLost, "exited with status 0 without recording"),
         (-9, True, DriverLost, "was killed by SIGKILL"),
         (-15, False, DriverLost, "was killed by SIGTERM"),
-        (137, True, DriverLost, "its Python was killed by SIGKILL"),
-        (143, True, DriverLost, "its Python was killed by SIGTERM"),
+        (137, True, DriverLost, "its Python process was killed by SIGKILL"),
+        (143, True, DriverLost, "its Python process was killed by SIGTERM"),
         (-99, True, DriverLost, "signal 99"),
     ],
 )
@@ -361,6 +427,20 @@ def test_last_lines(tmp_path: Path, lines: int) -> None:
     assert end == path.stat().st_size
 
 
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"first\nprog 1%\rprog 2%\x0c\nlast\r\n")
+    assert last_lines(str(path), 2)[0] == "prog 1%\rprog 2%\x0c\nlast\r\n"
+
+
+def test_an_incomplete_character_is_left_to_whoever_reads_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes("one\nzwölf €".encode()[:-1])
+    text, end = last_lines(str(path), 1)
+    assert text == "zwölf "
+    assert path.read_bytes()[end:] == "€".encode()[:-1]
+
+
 # --- which Spark, which Python ----------------------------------------------------------------
 
 
@@ -438,6 +518,17 @@ def test_a_virtual_environments_spark_runs_with_its_python(
     # The interpreter alone is enough: it is asked where its pyspark is.
     assert spark_submit.resolve(Launch(application="a", python=python), environ) == by_option
     assert spark_submit.resolve(Launch(application="a", client_python=python), environ) == by_option
+
+
+def test_a_relative_interpreter_is_that_of_the_directory_where_it_was_named(
+    venv: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(venv)
+    relative = Launch(application="a", python="bin/python")
+    archived = replace(relative, archives=("/env.zip#bin",))
+    for launch, python in ((relative, f"{venv}/bin/python"), (archived, "bin/python")):
+        found = spark_submit.pinned(launch, spark_submit.resolve(launch, environ), environ)
+        assert (found.client_python, found.python) == (f"{venv}/bin/python", python)
 
 
 def test_own_spark_is_found_without_importing_it(environ: dict[str, str]) -> None:

@@ -113,7 +113,7 @@ def test_a_savepoint_is_overdue_once_after_each() -> None:
     assert watch.look(view(*STARTED, now=900.0)) == []
     assert watch.look(view(*STARTED, last=850.0, now=900.0)) == []
     (told,) = watch.look(view(*STARTED, last=850.0, now=951.0))
-    assert told.message == "it has had no other for 101 s"
+    assert told.message == "it has had no further savepoint for 101 s"
     assert watch.look(view(*STARTED, last=850.0, now=1_000.0)) == []
     stopped = view(*STARTED, S.FINISHED, last=850.0, now=9_000.0)
     assert watch.look(stopped) == []

@@ -257,7 +257,7 @@ def test_wrong_and_empty_settings_do_not_end_the_supervisor(
     wrong = {**url, "FLINKISH_NOTIFY_SAVEPOINT_MAX_AGE": "soon"}
     assert Addressees.take(wrong) is None
     assert wrong == {}
-    said = "flinkish: nobody is told what happens to this job: 'soon' is not a duration"
+    said = "flinkish: no notices are sent about this job: 'soon' is not a duration"
     assert said in capfd.readouterr().err
 
 

@@ -94,10 +94,13 @@ def test_flinks_other_spellings(name: str, kind: type | None) -> None:
     [
         {TYPE: "always"},
         {TYPE: "fixed-delay", "restart-strategy.fixed-delay.attempts": "-1"},
+        {TYPE: "fixed-delay", "restart-strategy.fixed-delay.attempts": "inf"},
+        {TYPE: "fixed-delay", "restart-strategy.fixed-delay.attempts": "2.5"},
         {TYPE: "fixed-delay", "restart-strategy.fixed-delay.delay": "soon"},
         {TYPE: "exponential-delay", f"{EXPONENTIAL}jitter-factor": "1.5"},
         {TYPE: "exponential-delay", f"{EXPONENTIAL}backoff-multiplier": "0.5"},
         {TYPE: "exponential-delay", f"{EXPONENTIAL}backoff-multiplier": "nan"},
+        {TYPE: "exponential-delay", f"{EXPONENTIAL}backoff-multiplier": "inf"},
         {TYPE: "exponential-delay", f"{EXPONENTIAL}attempts-before-reset-backoff": "0"},
         {TYPE: "failure-rate", "restart-strategy.failure-rate.max-failures-per-interval": "0"},
     ],

@@ -127,6 +127,8 @@ def test_sparks_own_pattern_is_among_ours() -> None:
         (("--db-password=a b,c",), (f"--db-password={MASK}",)),
         (("-token", "X"), ("-token", MASK)),
         (("--password", "-x"), ("--password", MASK)),
+        (("--password", "--S3cret"), ("--password", MASK)),
+        (("--password", "--hunter2", "in"), ("--password", MASK, "in")),
         (("--token", "--api-key", "X"), ("--token", "--api-key", MASK)),
         (("--password",), ("--password",)),
         (("password", "in"), ("password", "in")),

@@ -55,6 +55,18 @@ def test_lines_of_other_threads_inside_it() -> None:
     assert found.exception == "ValueError"
 
 
+def test_an_exception_in_lower_case() -> None:
+    """An earlier one, which was handled, is not the reason of a failure."""
+    lower = "socket.gaierror: [Errno -2] Name or service not known"
+    first = [HEAD, *FRAME, "ValueError: first"]
+    found = last_traceback([*first, "handled: go on", HEAD, *FRAME, lower])
+    assert found is not None
+    assert found.exception == lower
+    found = last_traceback([HEAD, *FRAME, "26/11/21 07:50:01 WARN X: y", "app.py: z", "KeyError"])
+    assert found is not None
+    assert found.exception == "KeyError"
+
+
 def test_an_exception_in_a_group() -> None:
     group = [
         "  + Exception Group Traceback (most recent call last):",

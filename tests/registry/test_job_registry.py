@@ -506,7 +506,8 @@ def test_nothing_is_asked_of_an_ended_job(
 ) -> None:
     job = make_job(state=state)
     registry.add_job(job)
-    with pytest.raises(WrongState, match=f"terminal state {state.value}"):
+    what = {"savepoint": "take a savepoint of"}.get(kind.value, kind.value)
+    with pytest.raises(WrongState, match=f"cannot {what} job .* terminal state {state.value}"):
         registry.submit(job.job_id, kind, arguments_for(kind, "/sp"))
     assert registry.requests(job.job_id) == []
 

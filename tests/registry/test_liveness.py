@@ -117,6 +117,7 @@ VERDICTS = [
     ({"driver": FAR, "supervisor": SUPERVISOR, "heartbeat": 1.0}, False, None, 31.0, "from far"),
     ({"driver": FAR, "supervisor": SUPERVISOR, "heartbeat": 1.0}, False, None, 3.0, LIVES),
     ({"driver": FAR, "supervisor": FAR}, None, None, 31.0, LIVES),
+    ({"supervisor": FAR, "heartbeat": 1.0}, None, None, 31.0, LIVES),  # it is being restarted
     ({"supervisor": FAR}, None, None, 599.0, LIVES),
     ({"supervisor": FAR}, None, None, 601.0, "no heartbeat from far for 601 s"),
 ]
@@ -147,6 +148,24 @@ def test_a_slow_heartbeat_gives_the_supervisor_more_time(make_job: MakeJob) -> N
     assert loss_reason(job, True, False, 22.0) is None
     assert loss_reason(job, True, False, 23.0) is not None
     assert loss_reason(job, False, False, 0.0) is not None
+
+
+def test_a_driver_out_of_sight_may_be_silent_for_three_of_its_heartbeats(make_job: MakeJob) -> None:
+    launch = Launch("/a.py", options={"execution.heartbeat.interval": "60 s"})
+    job = make_job(driver=FAR, supervisor=FAR, launch=launch, heartbeat=1.0)
+    assert loss_reason(job, None, None, 179.0) is None
+    assert loss_reason(job, None, None, 181.0) is not None
+
+
+def test_while_the_registrys_server_is_down_nobody_is_silent(
+    sqlite_registry: Registry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = make_job(driver=FAR, supervisor=FAR, heartbeat=1000.0)
+    sqlite_registry.add_job(job)
+    monkeypatch.setattr(sqlite_registry._database, "up_since", 1040.0)
+    assert reconcile(sqlite_registry, [job], 1069.0) == [job]
+    (lost,) = reconcile(sqlite_registry, [job], 1071.0)
+    assert lost.state is JobState.FAILED
 
 
 def test_a_job_that_its_supervisor_starts_again_is_failing(
@@ -236,6 +255,20 @@ def test_a_job_that_ended_between_two_looks_keeps_its_end(
     _kill(process)
     assert reconcile(sqlite_registry, [job])[0].state is JobState.FINISHED
     assert sqlite_registry.job(job.job_id).failure is None
+
+
+def test_a_job_that_was_restarted_between_two_looks_stays_so(
+    sqlite_registry: Registry, make_job: MakeJob
+) -> None:
+    seen = make_job(driver=ProcessRef(HERE, 2**22 + 1, 5))
+    sqlite_registry.add_job(seen)
+    (lost,) = reconcile(sqlite_registry, [seen])
+    again = sqlite_registry.restart(lost, "after a reboot", process_ref())
+    request = sqlite_registry.submit(seen.job_id, RequestKind.STOP, SavepointArguments("/sp"))
+    assert reconcile(sqlite_registry, [seen]) == [again]
+    assert sqlite_registry.job(seen.job_id) == again
+    assert again.state is JobState.RESTARTING
+    assert sqlite_registry.request(request.request_id).state is RequestState.PENDING
 
 
 def _look(path: Path) -> object:

@@ -12,7 +12,8 @@ import pytest
 
 from flinkish.errors import RegistryError
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
+from flinkish.registry.liveness import reconcile
 from flinkish.registry.schema import VERSION
 
 if TYPE_CHECKING:
@@ -111,6 +112,9 @@ def test_a_restarted_server_is_found_again(cluster: Cluster, make_job: MakeJob) 
                 assert "s3cret" not in caught.value.message
         finally:
             cluster.start()
+        registry.update_job(job.job_id, driver=ProcessRef("far", 1), heartbeat=registry.now() - 40)
+        (running,) = reconcile(registry, registry.jobs())
+        assert running.state is JobState.RUNNING, "its driver could not report meanwhile"
         assert registry.heartbeat(job.job_id, []) is JobState.RUNNING
 
 
@@ -141,6 +145,43 @@ def test_the_server_clock_is_everybodys(cluster: Cluster, monkeypatch: pytest.Mo
     monkeypatch.setattr(time, "time", lambda: real() - 3600)  # a host whose clock is an hour slow
     with Registry.open(cluster.new_schema()) as registry:
         assert abs(registry.now() - real()) < 1
+
+
+def test_a_clock_that_is_set_is_noticed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heartbeats of a driver would seem old for as long as its connection lives."""
+    real = time.time
+    with Registry.open(cluster.new_schema()) as registry:
+        for step in (-60, 3600):
+            monkeypatch.setattr(time, "time", lambda step=step: real() + step)
+            registry.jobs()
+            assert abs(registry.now() - real()) < 1
+
+
+@pytest.mark.parametrize(
+    ("url", "timeout"),
+    [
+        ("postgresql://u:a?b@h/db", "10"),
+        ("postgresql://u:connect_timeout=9@h/db?sslmode=disable", "10"),
+        ("postgresql://u@h/db?connect_timeout=3", "3"),
+    ],
+)
+def test_a_url_is_given_as_it_is_to_libpq_with_a_timeout(
+    url: str, timeout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    used = {}
+
+    def connect(text: str, **options: object) -> None:
+        given = {"connect_timeout": str(options.pop("connect_timeout", ""))}
+        used.update({**conninfo_to_dict(text), **given})
+        raise psycopg.OperationalError("no server here")
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    with pytest.raises(RegistryError):
+        Registry.open(url)
+    assert (used["dbname"], used["connect_timeout"]) == ("db", timeout)
 
 
 def test_sqlite_alone_does_not_import_psycopg() -> None:

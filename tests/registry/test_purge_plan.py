@@ -67,8 +67,8 @@ def test_all_of_a_job_goes() -> None:
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
-        (job("a", end=100.0), "it has not ended that long ago"),
-        (job("a", end=None), "it has not ended that long ago"),
+        (job("a", end=100.0), "it ended too recently"),
+        (job("a", end=None), "it ended too recently"),
         (job("a", JobState.FAILED, is_unacknowledged=True), "its failure is not acknowledged"),
         (job("a", saving="a savepoint is being written by eva"), "by eva"),
         (job("a", checkpoint=Found(stays="it is a link")), "its checkpoints stay: it is a link"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
 import pytest
 
-from flinkish.errors import JobNotFound, ProgramFailed, WrongState
+from flinkish.errors import DriverLost, JobNotFound, ProgramFailed, WrongState
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointArguments, SavepointSummary
+from flinkish.registry.database import Transaction
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.purging import why_purged
@@ -62,6 +64,24 @@ def test_a_marked_job_is_not_started_again(registry: Registry, make_job: MakeJob
     assert registry.begin_purge(marked, {}) == marked, "an interrupted purge goes on"
 
 
+def test_a_late_report_leaves_the_mark(registry: Registry, make_job: MakeJob) -> None:
+    """That of a supervisor which slept while a reader declared the job lost, and it was purged."""
+    failure = ProgramFailed("it broke").to_record()
+    job = make_job()
+    registry.add_job(job)
+    guess = DriverLost("its host is silent").to_record()
+    lost = registry.transition(job.job_id, JobState.FAILED, failure=guess)
+    registry.begin_purge(lost, {})
+    registry.update_job(job.job_id, exit_status=1, failure=None)
+    assert why_purged(registry.job(job.job_id)) is not None
+    marked = registry.transition(job.job_id, JobState.FAILED, failure=failure)
+    assert why_purged(marked) is not None
+    assert marked.failure is not None
+    assert marked.failure["id"] == ProgramFailed.id
+    registry.update_job(job.job_id, failure=failure)
+    assert why_purged(registry.job(job.job_id)) is not None
+
+
 def test_a_job_that_was_started_again_is_not_purged(registry: Registry, make_job: MakeJob) -> None:
     job = add(registry, make_job)
     registry.restart(job, "again")
@@ -82,3 +102,24 @@ def test_a_failure_is_acknowledged_and_stays_known(registry: Registry, make_job:
     assert registry.unacknowledged() == []
     assert marked.failure is not None
     assert (marked.failure["id"], marked.failure["message"]) == ("program-failed", "it broke")
+
+
+def test_a_retried_acknowledgement_has_all_its_jobs(
+    sqlite_registry: Registry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = add(sqlite_registry, make_job, JobState.FAILED)
+    write = sqlite_registry._database.write
+    tries: list[object] = []
+
+    def twice(work: Callable[[Transaction], object]) -> object:
+        def both(tx: Transaction) -> object:
+            if not tries:
+                tries.append(work(tx))
+                raise sqlite3.OperationalError("database is locked")
+            return work(tx)
+
+        return write(both)
+
+    monkeypatch.setattr(sqlite_registry._database, "write", twice)
+    assert sqlite_registry.acknowledge(each for each in [job.job_id]) == [job.job_id]
+    assert tries == [[job.job_id]]

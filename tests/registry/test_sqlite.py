@@ -296,6 +296,37 @@ def test_a_read_only_registry_with_a_live_writer_can_be_read(
         registry.transition(job.job_id, JobState.FINISHED)
 
 
+def test_a_reader_that_can_make_no_shm_sees_later_changes(
+    tmp_path: Path, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, job = tmp_path / "r.db", make_job()
+    with Registry.open(str(path)) as owner:
+        owner.add_job(job)
+    connect = sqlite.SqliteDatabase._connect
+
+    def without_shm(
+        database: sqlite.SqliteDatabase, mode: str, suffix: str = ""
+    ) -> sqlite3.Connection:
+        if (mode, suffix) == ("ro", "") and not Path(f"{path}-wal").exists():
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(database, mode, suffix)
+
+    monkeypatch.setattr(sqlite.SqliteDatabase, "_connect", without_shm)
+    with monkeypatch.context() as other_user:
+        other_user.setattr(sqlite, "_why_read_only", lambda _path: "not writable")
+        reader = Registry.open(str(path))
+    with reader:
+        seen, marker = [reader.job(job.job_id).state], reader.changes_marker()
+        assert reader.changes_marker() == marker
+        for state in (JobState.CANCELLING, JobState.CANCELED):
+            with Registry.open(str(path)) as owner:
+                owner.transition(job.job_id, state)
+            assert reader.changes_marker() != marker
+            seen.append(reader.job(job.job_id).state)
+            marker = reader.changes_marker()
+    assert seen == [JobState.RUNNING, JobState.CANCELLING, JobState.CANCELED]
+
+
 def test_what_cannot_be_opened_says_why(shared_directory: Path, unprivileged: Unprivileged) -> None:
     secret, empty = shared_directory / "secret.db", shared_directory / "empty.db"
     Registry.open(str(secret)).close()

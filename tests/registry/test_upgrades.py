@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.errors import Locked
+from flinkish.errors import Locked, UpgradeNotFound, UsageError
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import Registry
@@ -105,3 +105,22 @@ def test_nobody_takes_its_name_between_its_jobs(
     (unfinished,) = registry.unfinished_upgrades()
     registry.save_upgrade(replace(unfinished, state=S.ROLLED_BACK), OWNER)
     assert registry.restart(ended, "again").state is JobState.RESTARTING
+
+
+def test_an_id_may_be_short_but_not_missing(sqlite_registry: Registry) -> None:
+    """One upgrade alone must not be what an unset variable names."""
+    sqlite_registry.add_upgrade(UPGRADE, OWNER)
+    for reference in (UPGRADE.upgrade_id, "FFFF", " ffff\n"):
+        assert sqlite_registry.upgrade(reference) == (UPGRADE, OWNER)
+    for reference in ("", " "):
+        with pytest.raises(UsageError, match="the upgrade id is missing"):
+            sqlite_registry.upgrade(reference)
+    for reference in ("f", "fff", "ffff0", "rides"):
+        with pytest.raises(UpgradeNotFound, match=f"no upgrade has the id '{reference}'"):
+            sqlite_registry.upgrade(reference)
+    sqlite_registry.add_upgrade(
+        replace(UPGRADE, upgrade_id="ffff" + "0" * 28, name="other", job_id="d" * 32), OWNER
+    )
+    with pytest.raises(UsageError, match="2 upgrades begin with 'ffff'") as several:
+        sqlite_registry.upgrade("ffff")
+    assert several.value.hint == "give more digits of the id"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -220,6 +221,23 @@ def test_a_lease_that_cannot_be_read(place: Path, monkeypatch: pytest.MonkeyPatc
             Lease.take(str(place), Kind.WRITE, owner="me@h", job_id=JOB_ID)
 
 
+def test_a_directory_of_leases_that_cannot_be_entered(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user's with the mode 744, of which only the names can be read."""
+    file = str(plant(place, lease()))
+    lstat = os.lstat
+
+    def refused(path: Any, **options: Any) -> os.stat_result:
+        if path == file:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return lstat(path, **options)
+
+    monkeypatch.setattr(os, "lstat", refused)
+    with pytest.raises(StorageError, match=f"cannot read {file}: Permission denied"):
+        find_leases(str(place))
+
+
 @pytest.mark.parametrize("what", DAMAGED)
 def test_force_removes_it(place: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = plant(place, DAMAGED[what])
@@ -264,6 +282,20 @@ def test_a_clock_that_is_a_little_ahead_is_believed(place: Path) -> None:
     plant(place, lease(refreshed=ahead, created=ahead))
     [record] = read_leases(str(place))
     assert (record.refreshed, record.is_stale(time.time())) == (ahead, False)
+
+
+def test_a_clock_that_is_slow_does_not_make_a_lease_stale(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its refreshes are long ago by its own clock, and just now by that of the storage."""
+    take_patiently(monkeypatch)
+    slow = time.time() - OLD
+    file = plant(place, lease(refreshed=slow, created=slow))
+    with pytest.raises(Locked, match="a savepoint is being written by eve@h"):
+        Lease.take(str(place), Kind.PRUNE, owner="me@h")
+    os.utime(file, (slow, slow))
+    with Lease.take(str(place), Kind.PRUNE, owner="me@h"):
+        assert not file.exists()
 
 
 @pytest.mark.timeout(30)

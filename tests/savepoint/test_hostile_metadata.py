@@ -157,7 +157,7 @@ def test_arrays_share_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     records = plain_records(tmp_path)
     many = [{"name": "", "key_schema": None, "value_schema": None}] * 1000
     records[1][1]["operators"][0]["stores"] = many
-    with pytest.raises(Corrupt, match="an array of"):
+    with pytest.raises(Corrupt, match="1000 elements cannot follow"):
         Metadata(put(tmp_path / "s", sealed(*records)))
 
 
@@ -177,6 +177,7 @@ Change = Callable[[dict[str, Any]], object]
         ("Query", {"sink": "[" * 200_000}),
         ("Query", {"source": "9" * 5000}),
         ("File", {"size": -1}),
+        *[("File", {"digest": value}) for value in ("x\0y", "sha256: 1", "a\nb", "")],
         ("Operator", {"partitions": 1 << 30}),
         ("Operator", {"ordinal": -1}),
         ("Operator", {"meaning": '{"keys": 5}'}),

@@ -6,7 +6,7 @@ At full size, a million files within 300 MB, it is measured by ``python -m tools
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -44,7 +44,7 @@ class OneByOne:
 
     def carry(
         self, transfers: Iterable[storage.Placing], *, total_bytes: int
-    ) -> Iterator[TransferOutcome]:
+    ) -> Generator[TransferOutcome, None, None]:
         for transfer in transfers:
             yield from transfer_all([transfer])
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ class Interrupted(ThreadedTransferer):
 
     def carry(
         self, transfers: Iterable[storage.Placing], *, total_bytes: int
-    ) -> Iterator[TransferOutcome]:
+    ) -> Generator[TransferOutcome, None, None]:
         for number, transfer in enumerate(transfers):
             if number == self._count:
                 self._act()

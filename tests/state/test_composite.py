@@ -136,6 +136,9 @@ class ScaledSnapshot(CompositeTypeSerializerSnapshot[Any]):
     ) -> TypeSerializerSchemaCompatibility:
         if new_serializer.unit == self.unit:
             return MADE.compatible_as_is()
+        if (self.unit, new_serializer.unit) == ("yard", "foot"):
+            both = Scaled("yard or foot", new_serializer.inner)
+            return MADE.compatible_with_reconfigured_serializer(both)
         return MADE.compatible_after_migration()
 
 
@@ -145,6 +148,13 @@ def test_the_outer_serializers_own_configuration_is_kept_and_judged() -> None:
     found = restored(old, Scaled("miles", LongSerializer()))
     assert found.needs_migration
     assert found.reader.unit == "km"
+
+
+@pytest.mark.parametrize("digits", [2, 4])
+def test_a_reconfigured_outer_serializer_is_used(digits: int) -> None:
+    old, new = Scaled("yard", ScaleSerializer(2)), Scaled("foot", ScaleSerializer(digits))
+    found = restored(old, new).serializer
+    assert (found.unit, found.inner.digits) == ("yard or foot", 2)
 
 
 def test_a_damaged_composite_snapshot_is_found() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple, Optional
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -118,6 +119,39 @@ def test_avro_values_are_json() -> None:
         "at": moment.isoformat(),
         "raw": "/w==",
     }
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "expected"),
+    [
+        (np.complex64, np.complex64(1 + 2j), "(1+2j)"),
+        (dict[int | None, str], {None: "x", 1: "y"}, '[[null, "x"], [1, "y"]]'),
+    ],
+)
+def test_what_spark_has_no_type_for_is_a_text(hint: Any, value: Any, expected: str) -> None:
+    serializer = serializer_of(hint)
+    found = plain_state([snapshot(serializer)], "it")
+    assert found is not None
+    assert found.json == "string"
+    assert found.read(stored(serializer, value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        ({"type": "int", "logicalType": "time-millis"}, time(1, 2, 3), "01:02:03"),
+        (
+            {"type": "string", "logicalType": "uuid"},
+            UUID(int=5),
+            f"{'0' * 8}-0000-0000-0000-{5:012}",
+        ),
+    ],
+)
+def test_times_and_uuids_of_avro_are_texts(schema: Any, value: Any, expected: str) -> None:
+    serializer = AvroSerializer(schema)
+    found = plain_state([snapshot(serializer)], "it")
+    assert found is not None
+    assert json.loads(found.read(stored(serializer, value))) == expected
 
 
 @pytest.mark.filterwarnings("ignore:state of .* is pickled")

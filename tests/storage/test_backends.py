@@ -1,17 +1,28 @@
 """The contract, on every storage: local, memory, two S3 servers, Google, Azure, HDFS twice.
 
-Local, memory and moto's S3 show it in the fast tier; the Java servers are deep.
+Local, memory and moto's S3 show it in the fast tier; the Java servers are deep. What no server does
+on request (to fail, to be cut off) is shown by file systems of fsspec that do it.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import io
+import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec import AbstractFileSystem
+from fsspec.spec import AbstractBufferedFile
 
 from flinkish import storage
+from flinkish.errors import Corrupt, StorageError
+from flinkish.storage import stores
+from flinkish.storage.remote import SMALL, RemoteStore
 from flinkish.storage.stores import forget_stores
 from tests.support.servers.clouds import AzureServer, GcsServer
 from tests.support.servers.hdfs import HdfsServer
@@ -112,3 +123,122 @@ class TestWebHdfs(StorageContract):
             monkeypatch.setenv(name, value)
         forget_stores()
         return f"{hdfs.webhdfs_url}/{uuid.uuid4().hex}"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_that_of_the_target() -> None:
+    source = f"memory://{uuid.uuid4().hex}/f"
+    storage.write_bytes(source, b"x" * 1_000_000)
+    with pytest.raises(StorageError, match="disk full: cannot write /dev/full"):
+        storage.place(source, "/dev/full")
+    storage.remove_file(*storage.split(source))
+
+
+class _Unreachable(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
+    """A file system whose server does not answer."""
+
+    def info(self, path: str, **_: Any) -> Any:
+        raise OSError(errno.EIO, "no answer", path)
+
+    def rm(self, path: str, **_: Any) -> None:
+        """Accept the request."""
+
+    def rm_file(self, path: str) -> None:
+        raise OSError(errno.EACCES, "access denied", path)
+
+
+def test_what_a_store_refuses_to_remove_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for scheme in ("webhdfs", "gs"):
+        store = RemoteStore(_Unreachable(), scheme)
+        monkeypatch.setitem(stores._stores, (scheme, "host"), store)
+        removed: list[str] = []
+        with pytest.raises(StorageError):
+            storage.remove_files(f"{scheme}://host/savepoint", ["a", "b"], removed.append)
+        assert removed == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store, path: store.exists(path),
+        lambda store, path: store.is_directory(path),
+        lambda store, path: store.delete_file(path),
+        lambda store, path: store.delete_directory(path),
+        lambda store, path: store.delete_tree(*storage.split(path), None),
+    ],
+)
+def test_a_store_that_does_not_answer_has_not_said_that_nothing_is_there(
+    ask: Callable[[RemoteStore, str], object],
+) -> None:
+    with pytest.raises(StorageError, match="no answer"):
+        ask(RemoteStore(_Unreachable(), "webhdfs"), "webhdfs://host:1/savepoint")
+
+
+class _Endless(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
+    """A file system with one endless file."""
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+        class File(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                assert size is not None
+                assert size >= 0, "the whole file is asked for"
+                return b"x" * size
+
+        return File()
+
+
+def test_no_more_is_read_below_a_root_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RemoteStore(_Endless(), "webhdfs")
+    monkeypatch.setitem(stores._stores, ("webhdfs", "endless:1"), store)
+    with pytest.raises(Corrupt, match="too large: more than 1,000 bytes"):
+        storage.read_below("webhdfs://endless:1/savepoints", "_locks/x", 1000)
+
+
+class _Upload(AbstractBufferedFile):  # type: ignore[misc]  # it is untyped
+    """An object that is written in parts, and there when the last one has come."""
+
+    def _initiate_upload(self) -> None:
+        self.parts = b""
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        self.parts += self.buffer.getvalue()
+        if final:
+            self.fs.objects[self.path] = self.parts
+        return True
+
+    def discard(self) -> None:
+        self.fs.discarded.append(self.path)
+
+
+class _Objects(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects: dict[str, bytes] = {}
+        self.discarded: list[str] = []
+
+    def _open(self, path: str, mode: str = "rb", **blocks: Any) -> AbstractBufferedFile:
+        return _Upload(self, path, mode, **blocks)
+
+
+class _Interrupted(io.BytesIO):
+    """A file whose reading ends with Ctrl-C."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        block = super().read(size)
+        if not block:
+            raise KeyboardInterrupt
+        return block
+
+
+def test_an_upload_that_is_cut_off_puts_nothing_in_place() -> None:
+    objects = _Objects()
+    store = RemoteStore(objects, "gs")
+    content = b"x" * (SMALL + 1)
+    with pytest.raises(KeyboardInterrupt):
+        store.receive("gs://b/_metadata", _Interrupted(content), len(content), hashlib.sha256())
+    assert objects.objects == {}
+    assert len(objects.discarded) == 1
+    store.receive("gs://b/_metadata", io.BytesIO(content), len(content), hashlib.sha256())
+    assert list(objects.objects.values()) == [content]

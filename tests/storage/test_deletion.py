@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -252,6 +253,22 @@ def test_a_refusal_of_the_system_is_told(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     with pytest.raises(StorageError, match="cannot remove"):
         storage.remove_file(str(tmp_path), "d")
+
+
+def test_what_the_system_does_not_answer_counts_as_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tree/below").mkdir(parents=True)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", fail)
+        assert not storage.remove_tree(str(tmp_path), "tree")
+        patch.setattr(deletion, "enter", fail)
+        patch.setattr(os, "stat", fail)
+        assert not storage.remove_tree(str(tmp_path), "tree")
 
 
 def test_walks_do_not_go_into_links(world: Path) -> None:

@@ -83,8 +83,9 @@ class StorageContract:
         assert not storage.exists(gone)
         assert not storage.is_directory(gone)
         for read in (storage.read_bytes, storage.open_file, storage.size_of):
-            with pytest.raises(FileNotFoundError):
+            with pytest.raises(FileNotFoundError) as caught:
                 read(gone)
+            assert caught.value.filename is not None
         with pytest.raises(FileNotFoundError):
             storage.read_head(gone, 5)
         with pytest.raises(FileNotFoundError):

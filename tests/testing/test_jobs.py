@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, RequestKind, arguments_for
 from flinkish.testing import Jobs
+from flinkish.testing.jobs import RunningJob
 from tests.cli.commands.test_check import SUBMIT
 from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
@@ -60,7 +62,43 @@ def test_programs_are_found_below_the_root_too(tmp_path: Path) -> None:
     (root / "jobs" / "app.py").touch()
     with Jobs(tmp_path / "jobs", root=root) as jobs:
         assert jobs._program("jobs/app.py", ()).application == str(root / "jobs/app.py")
+        assert jobs._program("s3a://b/app.py", ()).application == "s3a://b/app.py"
         assert jobs._program(Program(module="app"), (1,)) == Program(module="app", arguments=("1",))
+
+
+class _Ended:
+    """A job without a driver: it stops at once, and what is run after it is only recorded."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, ...]] = []
+
+    def stop(self) -> str:
+        return "/sp"
+
+    def run(self, program: Program, **_: object) -> _Ended:
+        self.runs.append(program.arguments)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [
+        ((), (), ("old",)),
+        (("new",), (), ("new",)),
+        ((), (3,), ("3",)),
+        (("new",), (3,), ("new", "3")),
+    ],
+)
+def test_the_arguments_of_another_program_replace_the_old_ones(
+    tmp_path: Path, own: tuple[str, ...], others: tuple[object, ...], expected: tuple[str, ...]
+) -> None:
+    ended: Any = _Ended()
+    with Jobs(tmp_path / "jobs") as jobs:
+        real, jobs.client = jobs.client, ended
+        running = RunningJob(jobs, ended, Program("v1.py", arguments=("old",)))
+        running.restart(Program("v2.py", arguments=own), *others)
+        jobs.client = real
+    assert ended.runs == [expected]
 
 
 def test_rows_of_a_savepoint_and_a_savepoint_of_rows(tmp_path: Path) -> None:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
 
 from flinkish.client.context import Context
-from flinkish.config import Config
+from flinkish.config import MASK, Config
 from flinkish.errors import UsageError
+from flinkish.launch import spark_submit
+from flinkish.launch.spark_submit import Installation
+from flinkish.messages.launch import Launch
 from flinkish.messages.upgrades import FleetOutcome
-from flinkish.registry.jobs import ProcessRef
-from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
+from flinkish.upgrade.fleet import (
+    FleetResult,
+    carry_out,
+    exit_code,
+    is_up_to_date,
+    run_at_once,
+)
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
-from tests.upgrade.test_takeover import GONE, ID, new
+from tests.upgrade.test_takeover import GONE, ID, Killed, Mortal, begun, new
 
 
 @pytest.fixture
@@ -52,6 +63,27 @@ def test_a_job_that_runs_what_is_asked_is_up_to_date(cli: Command, context: Cont
     assert outcomes(changed) == {"rides-1": FleetOutcome.REFUSED}
 
 
+def test_a_job_with_secrets_is_up_to_date_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry has masks in their places."""
+    found = Installation("/spark", "/bin/py", "/bin/py")
+    monkeypatch.setattr(spark_submit, "resolve", lambda _launch, _environ: found)
+    asked = Launch(
+        arguments=("--password=abc", "rides"),
+        conf={"spark.hadoop.fs.s3a.secret.key": "abc", "spark.x": "1"},
+        secret_arguments=("--token", "abc"),
+    )
+    recorded = Launch(
+        arguments=(f"--password={MASK}", "rides"),
+        conf={"spark.hadoop.fs.s3a.secret.key": MASK, "spark.x": "1"},
+        secret_arguments=(MASK, MASK),
+        spark_home="/spark",
+        client_python="/bin/py",
+    )
+    job = JobRecord("a" * 32, "rides", JobState.RUNNING, 1.0, recorded)
+    assert is_up_to_date(job, asked)
+    assert not is_up_to_date(job, replace(asked, conf={**asked.conf, "spark.x": "2"}))
+
+
 def test_the_first_failure_ends_it_unless_told_otherwise(cli: Command, context: Context) -> None:
     for name in ("a", "b"):
         cli.start("serve", "--name", name)
@@ -71,6 +103,8 @@ def test_a_pattern_that_means_no_job_is_a_failure(cli: Command, context: Context
     found = carry_out(context, entries(cli, "nobody", "a"), keep_going=True)
     assert outcomes(found) == {"nobody": FleetOutcome.FAILED, "a": FleetOutcome.UP_TO_DATE}
     assert exit_code(found) == 3
+    later = carry_out(context, entries(cli, "a", "nobody"), keep_going=True)
+    assert [each.name for each in later] == ["a", "nobody"], "in the order of the entries"
 
 
 def test_two_entries_for_one_job_are_a_mistake(cli: Command, context: Context) -> None:
@@ -91,6 +125,40 @@ def test_an_interrupted_upgrade_is_finished(cli: Command, context: Context, told
     assert found.upgrade is not None
     assert found.job_id == found.upgrade.new_job_id
     assert any(note.startswith("rides: stopping job") for note in told.notes)
+
+
+def test_an_upgrade_whose_job_has_stopped_is_finished(cli: Command, context: Context) -> None:
+    """It was interrupted when no job of that name ran."""
+    upgrade = new(cli, context, "serve")
+    mortal = begun(context, replace(upgrade, upgrade_id=ID), Mortal)
+    assert isinstance(mortal, Mortal)
+    mortal.save, mortal.before = 2, True
+    with pytest.raises(Killed):
+        mortal.run()
+    assert context.registry.job(upgrade.job_id).state is JobState.FINISHED
+    (ready,) = carry_out(context, entries(cli, "rides"), dry_run=True)
+    assert ready.outcome is FleetOutcome.READY
+    (found,) = carry_out(context, entries(cli, "rides"))
+    assert found.outcome is FleetOutcome.UPGRADED
+    (again,) = carry_out(context, entries(cli, "rides"))
+    assert again.job_id == found.job_id
+
+
+def test_an_interrupt_does_not_wait_for_upgrades_in_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = threading.Event()
+
+    def interrupted(_future: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_at_once(lambda _: ended.wait(), ["a", "b"], 2)
+    assert not ended.is_set()
+    upgrades = [each for each in threading.enumerate() if each.name == "flinkish-fleet"]
+    assert [each.daemon for each in upgrades] == [True, True], "or the process would wait for them"
+    ended.set()
 
 
 def test_one_that_another_process_carries_out_is_left_to_it(cli: Command, context: Context) -> None:

@@ -74,6 +74,7 @@ def test_an_entry_says_what_is_other() -> None:
         ({"upgrade": [{"job": "a", "uid-map": {"x": "n", "y": "n"}}]}, "one new uid twice"),
         ({"upgrade": [{"job": "a", "uid-map": {"x": ""}}]}, "uid-map of [[upgrade]] number 1"),
         ({"upgrade": [{"job": "a", "map-path": {"/x": ""}}]}, "map-path of [[upgrade]] number 1"),
+        ({"upgrade": [{"job": "a", "map-path": {"hdfs:/x": "/y"}}]}, "map-path of [[upgrade]]"),
         ({"upgrade": [{"job": "a", "parallelism": 0}]}, "parallelism of [[upgrade]] number 1 is 0"),
         ({"upgrade": [{"job": "a", "health-batches": -1}]}, "health-batches of"),
         ({"upgrade": [{"job": "a", "savepoint-path": "file:x"}]}, "savepoint-path of"),
@@ -92,9 +93,34 @@ def test_a_wrong_file_is_told_where(table: dict[str, Any], what: str) -> None:
     assert refused.value.hint
 
 
-def test_a_wrong_duration() -> None:
-    with pytest.raises(UsageError):
-        parse_fleet({"upgrade": [{"job": "a", "health-timeout": "soon"}]}, "/srv")
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("venv/bin/python", "/srv/fleet/venv/bin/python"),
+        ("/opt/bin/python", "/opt/bin/python"),
+        ("python3.11", "python3.11"),
+    ],
+)
+def test_the_drivers_interpreter_is_found_from_the_file(written: str, meant: str) -> None:
+    (entry,) = parse_fleet({"upgrade": [{"job": "a", "pyclientexec": written}]}, "/srv/fleet")
+    assert entry.version.changes.program.client_python == meant
+
+
+def test_mapped_paths_start_at_the_file() -> None:
+    """From cron the working directory is another one."""
+    moved = {"data/in": "/new", "/old": "s3a://bucket/old"}
+    (entry,) = parse_fleet({"upgrade": [{"job": "a", "map-path": moved}]}, "/srv/fleet")
+    assert entry.version.restore.path_map == (
+        ("/srv/fleet/data/in", "/new"),
+        ("/old", "s3://bucket/old"),
+    )
+
+
+@pytest.mark.parametrize("key", ["timeout", "health-timeout"])
+def test_a_wrong_duration(key: str) -> None:
+    """It is said where it is."""
+    with pytest.raises(UsageError, match=rf"{key} of \[\[upgrade\]\] number 1: 'soon' is not"):
+        parse_fleet({"upgrade": [{"job": "a", key: "soon"}]}, "/srv")
 
 
 @pytest.mark.parametrize(

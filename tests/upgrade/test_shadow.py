@@ -14,8 +14,10 @@ from flinkish.messages.queries import QueryFacts
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState, RequestKind
-from flinkish.upgrade.preparation import check_apart, place_of, places_of
-from flinkish.upgrade.takeover import ShadowUpgrade, find_shadow, promote, resume, rollback
+from flinkish.upgrade.preparation import Secrets, check_apart, place_of, places_of
+from flinkish.upgrade.shadow import ShadowUpgrade, find_shadow
+from flinkish.upgrade.takeover import promote, resume, rollback
+from flinkish.upgrade.workflows import UpgradeResult
 from tests.cli.conftest import Command
 from tests.upgrade.test_takeover import GONE, ID, Dying, Killed, alive, begun, new, state
 from tests.upgrade.test_takeover import context as context
@@ -87,6 +89,7 @@ def test_a_shadow_that_is_gone_is_not_promoted(cli: Command, context: Context) -
     cli.ok("cancel", str(done.new_job_id))
     with pytest.raises(FlinkishError, match="CANCELED"):
         promote(context, ID)
+    assert context.registry.upgrade(ID)[1] == GONE, "whoever wants to may undo it"
     assert alive(context) == [done.job_id]
 
 
@@ -106,6 +109,58 @@ def test_a_job_that_cannot_be_stopped_goes_on_with_its_shadow(
     assert promote(context, ID).run().state is UpgradeState.SHADOWING
     stops = [each for each in context.registry.requests(job.job_id) if each.kind is STOP]
     assert len(stops) == 2, "it is asked again, not told the old answer"
+
+
+def promoting(cli: Command, context: Context) -> Mortal:
+    """A shadow that runs; the process that promotes it is about to die."""
+    done = shadowing(cli, context)
+    decided = replace(done, state=UpgradeState.PROMOTING, request_id=None)
+    return Mortal(context, context.registry.save_upgrade(decided, GONE), GONE, Secrets())
+
+
+def test_a_promotion_that_has_not_asked_the_job_to_stop_is_abandoned(
+    cli: Command, context: Context
+) -> None:
+    upgrade = promoting(cli, context).upgrade
+    assert rollback(context, ID).run().state is UpgradeState.ABANDONED
+    assert alive(context) == [upgrade.job_id]
+
+
+def test_a_promotion_that_has_stopped_the_job_is_not_abandoned(
+    cli: Command, context: Context
+) -> None:
+    """Neither program would run."""
+    left = promoting(cli, context)
+    left.save = 1  # the request's id
+    with pytest.raises(Killed):
+        left.run()
+    with pytest.raises(WrongState, match="has been asked to stop") as refused:
+        rollback(context, ID)
+    assert f"flinkish upgrade resume {ID}" in refused.value.hint
+    context.registry.save_upgrade(context.registry.upgrade(ID)[0], GONE)
+    done = resume(context, ID).run()
+    assert (done.state, done.failure) == (UpgradeState.UPGRADED, None)
+    assert alive(context) == [done.new_job_id]
+
+
+def test_a_shadow_that_ends_while_its_job_is_stopped(cli: Command, context: Context) -> None:
+    """It is told that neither runs, and how the old program is started again."""
+    left = promoting(cli, context)
+    left.save = 2  # the savepoint of the stop
+    with pytest.raises(Killed):
+        left.run()
+    cli.ok("cancel", str(left.upgrade.new_job_id))
+    done = resume(context, ID).run()
+    assert done.state is UpgradeState.ABANDONED
+    result = UpgradeResult(done)
+    assert result.job_id is None
+    assert result.failure is not None
+    assert "neither runs" in result.failure.message
+    restart = f"flinkish restart {done.job_id} --from "
+    assert result.failure.hint.endswith(f"{restart}{done.old_savepoint}")
+    cli.ok("restart", done.job_id, "--from", str(done.old_savepoint))
+    (again,) = alive(context)
+    assert context.registry.job(again).name == "rides"
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -77,7 +77,8 @@ def test_what_undoes_it(state: S, back: S) -> None:
     ("state", "back"),
     [
         (S.SAVING, S.ABANDONED),
-        *((state, S.ENDING) for state in (S.STARTING, S.WATCHING, S.SHADOWING, S.PROMOTING)),
+        *((state, S.ENDING) for state in (S.STARTING, S.WATCHING, S.SHADOWING)),
+        (S.PROMOTING, S.PROMOTING),
     ],
 )
 def test_what_undoes_a_shadow(state: S, back: S) -> None:
@@ -108,7 +109,7 @@ def test_the_steps_for_people() -> None:
     upgrade = replace(UPGRADE, target="/srv/sp", health=Health(0, 30.0))
     text = "\n".join(describe(upgrade))
     assert "1. stop the job with a savepoint in /srv/sp" in text
-    assert "until its queries have started, for 30 s" in text
+    assert "until its queries have started, allowing 30 s for its start and another 30 s" in text
     handover = list(describe(replace(upgrade, kind=K.HANDOVER)))
     assert handover[0].startswith("1. start the driver of the new program alongside the job")
     assert handover[0].endswith("a driver with 1g of memory more")

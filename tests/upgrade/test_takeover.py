@@ -15,14 +15,16 @@ from flinkish.config import MASK, Config
 from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.upgrades import Health, Upgrade, UpgradeState
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets
+from flinkish.upgrade.shadow import ShadowUpgrade
 from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
+from tests.upgrade.test_steps import UPGRADE
 
 ID = "0" * 31 + "1"
 #: A process of this host that is gone.
@@ -124,7 +126,7 @@ def test_a_program_that_ends_with_its_input_is_well(cli: Command, context: Conte
             "its program ended while its queries ran, and query 'counts' has committed",
         ),
         pytest.param(
-            *("silent", 0.5, "has not started its queries in 0.5 s"), marks=pytest.mark.deep
+            *("silent", 0.5, "has not started its queries within 0.5 s"), marks=pytest.mark.deep
         ),
     ],
 )
@@ -212,6 +214,13 @@ def test_a_job_that_was_not_asked_to_stop_is_left_alone(cli: Command, context: C
     done = rollback(context, ID).run()
     assert done.state is UpgradeState.ABANDONED
     assert alive(context) == [upgrade.job_id]
+
+
+def test_a_program_that_could_not_be_started_has_no_job(context: Context) -> None:
+    """Its id was recorded before."""
+    never = replace(UPGRADE, state=UpgradeState.ENDING, kind=UpgradeKind.SHADOW, new_job_id=ID)
+    done = begun(context, never, ShadowUpgrade).run()
+    assert (done.state, done.new_job_id) == (UpgradeState.ABANDONED, None)
 
 
 def test_a_process_that_is_at_work_is_not_disturbed(cli: Command, context: Context) -> None:

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.errors import FlinkishError, RolledBack, WrongState
+from flinkish.client.context import Context
+from flinkish.client.reporter import SilentReporter
+from flinkish.config import Config
+from flinkish.errors import FlinkishError, Locked, RolledBack, StorageError, WaitTimeout, WrongState
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import UpgradeKind, UpgradeState
-from flinkish.upgrade.workflows import UpgradeResult
+from flinkish.upgrade.workflows import UpgradeResult, _finished
 from tests.upgrade.test_steps import UPGRADE
 
 S = UpgradeState
@@ -51,6 +54,19 @@ def test_what_it_failed_with(
         assert "continues as job again: job n was canceled" in str(result.failure)
 
 
+@pytest.mark.parametrize("kind", [UpgradeKind.SHADOW, UpgradeKind.HANDOVER])
+def test_without_a_job_of_the_new_program_the_error_itself_is_told(kind: UpgradeKind) -> None:
+    error = StorageError("no space left on device", hint="make some").to_record()
+    ended = replace(ENDED, kind=kind, state=S.ABANDONED, new_job_id=None, failure=error)
+    failure = UpgradeResult(ended).failure
+    assert type(failure) is StorageError
+    assert (failure.message, failure.hint) == ("no space left on device", "make some")
+    back = replace(ended, kind=UpgradeKind.IN_PLACE, state=S.ROLLED_BACK)
+    failure = UpgradeResult(back).failure
+    assert type(failure) is RolledBack
+    assert failure.hint == "make some", "there is no log"
+
+
 def test_the_job_that_was_never_stopped_runs() -> None:
     assert UpgradeResult(replace(ENDED, state=S.ABANDONED)).job_id == "old"
 
@@ -61,3 +77,24 @@ def test_a_table_that_went_back_is_told() -> None:
     first, second = result.warnings
     assert first.endswith("is rolled back in its table")
     assert second == "query 'q' of the old program: the table goes back to version 7"
+
+
+class TakenOver:
+    """The rest of an upgrade that another process continues; or one that waited for too long."""
+
+    upgrade = UPGRADE
+
+    def __init__(self, error: FlinkishError) -> None:
+        self._error = error
+
+    def run(self) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [Locked("taken over", hint=""), WaitTimeout("late", hint="")])
+def test_only_an_upgrade_that_no_process_continues_can_be_resumed(error: FlinkishError) -> None:
+    context = Context(Config.load(), SilentReporter())
+    with pytest.raises(type(error)) as raised:
+        _finished(context, TakenOver(error))  # type: ignore[arg-type]
+    assert ("flinkish upgrade resume" in raised.value.hint) is isinstance(error, WaitTimeout)
+    assert raised.value.data["upgrade_id"] == UPGRADE.upgrade_id

@@ -30,9 +30,9 @@ from tools.compatmatrix.measure import (
 )
 
 SCOPE = (
-    "Measured: a small query of every operator kind is begun on one version of Spark, saved by "
-    "flinkish after two batches and gone on with on another version, and its rows are compared "
-    "with the right ones; PySpark with the file source and local state. Out of scope: versions of "
+    "Measured: a small query of every operator kind is started on one version of Spark, saved by "
+    "flinkish after two batches and resumed on another, and its rows are compared with the "
+    "expected ones; PySpark with the file source and local state. Out of scope: versions of "
     "connectors, of Python UDFs and of the libraries they use."
 )
 #: From good to bad.

@@ -114,8 +114,8 @@ LIMITATIONS: dict[str, Limitation] = {
         "From Spark 4.2 on RocksDB puts the values of transformWithState's list states together "
         "without a separator (spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion=2); "
         "Spark 4.0 and 4.1 misread such lists: the query fails, or hangs without an error.",
-        "A restore rewrites the lists. The state of a job whose first start had "
-        "rocksdb.mergeOperatorVersion=1 goes back as it is (the setting is pinned).",
+        "A restore rewrites the lists. A job first started with "
+        "rocksdb.mergeOperatorVersion=1 needs no rewrite (the setting is pinned).",
         "lists",
     ),
     "join-format-3": Limitation(

@@ -18,8 +18,8 @@ MUTANTS = (
     Mutant(
         "heartbeat-never-stale",
         "a driver on another host that is silent counts as lost after ten minutes, not 30 s",
-        "_stale",
-        Choose("job.heartbeat is not None", always=False),
+        "silence_limit",
+        Replace("max(STALE, 3 * _interval(job))", "STALE_START"),
         ("tests/registry/test_liveness.py",),
     ),
     Mutant(
@@ -126,7 +126,10 @@ MUTANTS = (
         "usage-error-as-failure",
         "a wrong command line ends with 1 instead of 2",
         "cli.app:run",
-        Replace("report(_usage_error(error), out)", "min(1, report(_usage_error(error), out))"),
+        Replace(
+            "report(_usage_error(error), outputs[-1])",
+            "min(1, report(_usage_error(error), outputs[-1]))",
+        ),
         _USAGE,
     ),
     Mutant(

@@ -45,7 +45,7 @@ class Chain:
 
     @property
     def name(self) -> str:
-        """The file to name in an error of no single file; "" for the empty version 0."""
+        """The file to name in an error about no single file; "" for the empty version 0."""
         return self.snapshot or (self.changes[-1] if self.changes else "")
 
     @property
@@ -139,8 +139,8 @@ def find_known_files(
 ) -> KnownFiles:
     """Find the files of a version of a RocksDB store with unique ids, by the commit log alone.
 
-    Lineages are in the files' content, which a cut does not read. Of the versions whose commits
-    Spark has trimmed, every file is kept.
+    Lineages are in the files' content, which a cut does not read. All files of versions whose
+    commits Spark has trimmed are kept.
 
     The files are in the order of their versions, however many ids are known: a savepoint carries
     fewer commits than its checkpoint has, and both must give the same result.

@@ -10,8 +10,8 @@ of most files shows it, without reading the rest:
 - SSTs end with the magic number of RocksDB's block-based tables;
 - Spark's logs of file sources consist of JSON objects, one a line, below a version.
 
-``ChecksumFileSystem`` writes ``b"crc\0"``, the bytes per checksum, and the CRC-32 of every so many
-bytes, all integers big-endian. Spark reads no file that its checksum file contradicts.
+``ChecksumFileSystem`` writes ``b"crc\0"``, the bytes per checksum, and a CRC-32 for each chunk of
+that many bytes, all integers big-endian. Spark reads no file that its checksum file contradicts.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def has_end(path: str) -> bool:
 def end_fault(path: str, size: int, tail: bytes, codec: str) -> str | None:
     """Return what is wrong with a state file, judged by its size and its end, or None.
 
-    Of ``path`` only the name and the directory matter. ``tail`` are its last :data:`TAIL` bytes, or
-    all of a smaller file; unused without :func:`has_end`. ``codec`` is the query's compression
-    codec, pinned or Spark's default.
+    Only the name and the directory in ``path`` matter. ``tail`` is the last :data:`TAIL` bytes, or
+    all of a smaller file; it is unused without :func:`has_end`. ``codec`` is the query's
+    compression codec, pinned or Spark's default.
     """
     if size == 0:
         return "is empty"

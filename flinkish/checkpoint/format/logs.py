@@ -1,10 +1,10 @@
 """Parse entries of the offset, commit and file source logs, and the file ``metadata``.
 
 Spark's ``OffsetSeqLog`` (``v1``, ``v2``), ``CommitLog`` (``v1``, ``v2``), ``StreamMetadata``,
-and of file sources ``FileStreamSourceLog`` and ``CompactibleFileStreamLog``.
+and, for file sources, ``FileStreamSourceLog`` and ``CompactibleFileStreamLog``.
 
-A query is drained by a batch that repeats offsets: Spark runs a batch that is in the offset log and
-not in the commit log first, from the log alone. One that repeats the offsets of the batch before
+A query is drained by a batch that repeats offsets: Spark first runs a batch that is in the offset
+log but not in the commit log, from the log alone. One that repeats the offsets of the batch before
 has no input; with the greatest watermark it emits and removes all that waits for the watermark:
 windows, sessions, rows of outer joins, event-time timers.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flinkish.checkpoint.format.errors import CheckpointFormatError
-from flinkish.checkpoint.format.names import METADATA, parse_number
+from flinkish.checkpoint.format.names import METADATA, is_plain, parse_number
 from flinkish.checkpoint.format.text import parse_json, parse_object, split_version
 
 COMPACT_SUFFIX: Final = ".compact"
@@ -92,13 +92,13 @@ def is_readable(entries: Iterable[str], limit: int) -> bool:
 
 
 def _compacts(names: set[str], limit: int) -> list[int]:
-    """Return the numbers of the last two compacted entries until ``limit``, or as many as exist."""
+    """Return the numbers of the last two compacted entries up to ``limit``, or fewer."""
     numbers = (number for name in names if (number := compacted_number(name)) is not None)
     return sorted(n for n in numbers if n <= limit)[-2:]
 
 
-#: Milliseconds since the epoch: the largest whose microseconds Spark can still keep (Flink's
-#: MAX_WATERMARK).
+#: The largest watermark, in milliseconds since the epoch, whose microseconds fit into Spark's long
+#: (as Flink's MAX_WATERMARK).
 MAX_WATERMARK_MS: Final = 9_223_372_036_854_775
 
 
@@ -204,6 +204,9 @@ def _sources(data: bytes, name: str, at: int, version: int) -> Iterator[tuple[st
         source, colon, offset = (str(number), ":", text) if version == 1 else text.partition(":")
         if not (source and colon and offset):
             raise CheckpointFormatError(name, at, "a line lacks its source id or its offset")
+        if not is_plain(source):
+            reason = f"the source id {source[:100]!r} is not the name of a directory"
+            raise CheckpointFormatError(name, at, reason)
         if offset[0] in _JSON_BEGINS:
             try:
                 parse_json(offset)

@@ -68,6 +68,11 @@ def parse_number(name: str) -> int | None:
     return number if number <= MAX_NUMBER else None
 
 
+def is_plain(name: str) -> bool:
+    """Return whether a name from a file's content names one entry of a directory, and no other."""
+    return name not in {"", ".", ".."} and "/" not in name and "\0" not in name
+
+
 def numbers_among(names: Iterable[str]) -> list[int]:
     """Return the numbers among the names in a directory, ascending."""
     numbers = (parse_number(name) for name in names)

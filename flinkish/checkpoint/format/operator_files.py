@@ -1,4 +1,4 @@
-"""Metadata of a stateful operator, and what counts in its directory ``state/<ordinal>``. Pure.
+"""Metadata of a stateful operator, and which of its files in ``state/<ordinal>`` count. Pure.
 
 Metadata is a line with the format's version, then JSON (``OperatorStateMetadataV1``, ``V2``).
 Version 2 has the paths of schema files, which are absolute, and the operator's own properties.
@@ -21,6 +21,7 @@ from flinkish.checkpoint.format.names import (
     METADATA_DIRECTORY,
     SCHEMA_DIRECTORY,
     STATE,
+    is_plain,
     numbers_among,
 )
 from flinkish.checkpoint.format.pins import pinned_partitions
@@ -147,7 +148,8 @@ def parse_operator_metadata(data: bytes, name: str) -> OperatorMetadata:
         properties = str(parsed["operatorPropertiesJson"]) if version == 2 else None
         number, operator = int(info["operatorId"]), str(info["operatorName"])
     except (AttributeError, ValueError, TypeError, KeyError, OverflowError) as error:
-        reason = f"operator metadata lacks {error}"
+        what = "is invalid:" if isinstance(error, ValueError) else "lacks"
+        reason = f"operator metadata {what} {error}"
         raise CheckpointFormatError(name, start, reason) from error
     return OperatorMetadata(version, number, operator, stores, properties)
 
@@ -156,6 +158,8 @@ def _store(item: Mapping[str, Any], version: int) -> OperatorStore:
     # Version 1 needs no locations; where it has some, they must be valid, because they are moved.
     paths = _locations(item) if version == 2 or item.get(_SCHEMA_KEY) else None
     name, partitions = str(item["storeName"]), int(item["numPartitions"])
+    if not is_plain(name):
+        raise ValueError(f"the storeName {name[:100]!r} is not the name of a directory")
     schema_paths = paths if version == 2 else None
     return OperatorStore(name, int(item["numColsPrefixKey"]), partitions, schema_paths)
 

@@ -42,6 +42,10 @@ MAX_SCHEMA_DEPTH: Final = 60
 _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 
 
+#: The last key column of session windows (``StreamingSessionWindowStateManagerImplV1``).
+SESSION_START: Final = "sessionStartTime"
+
+
 @dataclass(frozen=True)
 class StoreInfo:
     """One state store (or column family of one), with its schemas as Spark's JSON where known."""
@@ -49,6 +53,17 @@ class StoreInfo:
     name: str
     key_schema: dict[str, Any] | None
     value_schema: dict[str, Any] | None
+
+    @property
+    def has_grouping_key(self) -> bool:
+        """Whether Spark spreads its rows over partitions; False where the schema is not known.
+
+        Global limits and aggregations without keys always have one partition.
+        """
+        return any(
+            field["type"] not in ("void", "null") and field["name"] != SESSION_START
+            for field in (self.key_schema or {}).get("fields", ())
+        )
 
 
 @dataclass(frozen=True)

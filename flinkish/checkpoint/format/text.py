@@ -21,7 +21,8 @@ MAX_DEPTH: Final = 200
 #: Most bytes that ``DataOutput.writeUTF`` can write.
 MAX_UTF: Final = 0xFFFF
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+#: A string may lack its end: it is then the rest of the text, and not searched for other strings.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
 _LONE = re.compile("[\ud800-\udfff]")
 _VERSION = re.compile(rb"v([1-9][0-9]{0,8})")

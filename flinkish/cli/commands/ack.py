@@ -17,8 +17,8 @@ from flinkish.errors import UsageError
 def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
     """Acknowledge that jobs have failed.
 
-    Until it is acknowledged, list and every savepoint --all (exit 3) report a job that ran and
-    then failed.
+    A job that ran and then failed is reported by list and by every savepoint --all (exit 3)
+    until it is acknowledged.
     """
     if bool(jobs) == every:
         raise UsageError("name at least one job, or use --all", hint="see: flinkish list --failed")
@@ -33,7 +33,9 @@ def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
             return 0
         for job in acknowledged:
             out.line(job.job_id if out.quiet else f"Acknowledged: {job.name} ({job.job_id}).")
-        if not acknowledged:
+        if not acknowledged and jobs:
+            out.note("Nothing to do: already acknowledged.")
+        elif not acknowledged:
             out.note("Nothing to do: there are no unacknowledged failed jobs.")
             session.warn_of_absent_registry()
     return 0

@@ -30,7 +30,7 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.plan_text import verdict_line
 
 TEXT, JSON, MARKDOWN, GITHUB = FORMS = ("text", "json", "markdown", "github")
-#: The variable with the file that GitHub shows below a run of a workflow.
+#: The variable with the path of the file that GitHub shows below a workflow run.
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
@@ -120,7 +120,7 @@ def _program_of(origin: Origin | None) -> str | None:
 
 
 def _annotated(origin: Origin | None) -> str | None:
-    """Return the file to which annotations belong; a module (-pym) is none."""
+    """Return the file that annotations refer to; None for a module (-pym)."""
     file = None if origin is None else origin.program.application
     return plan_markdown.in_repository(file, os.environ)
 
@@ -142,7 +142,7 @@ def _show(out: Output, form: str, plan: Plan, origin: Origin) -> None:
 
 
 def _show_failure(out: Output, form: str, error: FlinkishError, origin: Origin | None) -> None:
-    """Show why there is no plan where the error on stderr is not read."""
+    """Show why there is no plan, to readers who do not see stderr."""
     program = _program_of(origin)
     if form == MARKDOWN:
         out.text(plan_markdown.failure_markdown(error, program))
@@ -152,7 +152,7 @@ def _show_failure(out: Output, form: str, error: FlinkishError, origin: Origin |
 
 
 def _summarize(out: Output, text: str) -> None:
-    """Append Markdown to GitHub's summary of the step; the verdict does not depend on it."""
+    """Append Markdown to GitHub's summary of the step; a failure is only a warning."""
     path = os.environ.get(STEP_SUMMARY)
     if path:
         try:

@@ -12,7 +12,7 @@ from flinkish.client.committed import Committed, newest_batches, next_batches
 from flinkish.units import table
 
 
-@command("checkpoint", exit_codes=(4, 5, 10, 11, 13, 14, 15), documents=(CheckpointDocument,))
+@command("checkpoint", exit_codes=(4, 5, 10, 11, 12, 13, 14, 15), documents=(CheckpointDocument,))
 @job_argument
 @timeout_option
 @click.option("--no-wait", is_flag=True, help="Show the newest committed batches without waiting.")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from flinkish.cli.base import Call, command
+from flinkish.cli.base import Call, OptionalValue, command
 from flinkish.cli.documents.versions import ConnectorsDocument, PairDocument, TableDocument
 from flinkish.cli.output.connectors_text import connectors_document, connectors_lines
-from flinkish.cli.output.drawn_table import draw
-from flinkish.cli.output.printer import is_terminal
+from flinkish.cli.output.printer import draw, is_terminal
 from flinkish.cli.output.text import terminal_width
 from flinkish.cli.output.versions_text import (
     FRAMEWORKS,
@@ -65,6 +64,7 @@ def _complete_connector(
 )
 @click.option(
     "--connectors",
+    cls=OptionalValue,
     metavar="[NAME]",
     is_flag=False,
     flag_value=ALL,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli.base import Call, Command, command, first_argument
+from flinkish.cli.base import Call, Command, command, end_of_options
 from flinkish.cli.options.arguments import complete_file
 from flinkish.cli.options.origin import OriginOptions
 from flinkish.cli.options.program import named_by, parallelism_option, program_options
@@ -41,15 +41,16 @@ class ExportOptions(OriginOptions):
 
 
 class PlacesFirst(Command):
-    """A command whose words before the program may have options between and behind them."""
+    """A command that accepts options between and after the words that precede its program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move these words to behind the options: ``SAVEPOINT DIR --fork APP.py``."""
+        """Move these words after the options: ``SAVEPOINT DIR --fork APP.py``."""
         rest, options, words = list(args), list[str](), list[str]()
         while True:
-            at = first_argument(self, rest)
-            options += rest if at is None else rest[:at]
-            rest = [] if at is None else rest[at:]
+            at = end_of_options(self, rest)
+            options, rest = [*options, *rest[:at]], rest[at:]
+            if rest[:1] == ["--"]:
+                return super().parse_args(ctx, [*options, "--", *words, *rest[1:]])
             flags = {word.partition("=")[0] for word in options}
             leading = 2 - bool(flags & _NAMED) - (_REPLACES in flags)
             if not rest or len(words) >= leading:
@@ -94,8 +95,8 @@ def export(call: Call, **options: Any) -> int:
     Each query gets a directory in DIR for its checkpointLocation. Without APP.py the state stays
     as it is, and no JVM is started. With it the plan of check is carried out: the program runs to
     its end and none of its queries is started; the checkpoints are for its Spark. SAVEPOINT may
-    also be a plain checkpoint, or a job that has ended. DIR appears when all checkpoints are
-    made. Exit codes 4 and 5 as for check.
+    also be a plain checkpoint, or a job that has ended. DIR is created only when all checkpoints
+    are complete. Exit codes 4 and 5 as for check.
     """
     parsed = ExportOptions(**options)
     with call.session(parsed.settings()) as session, driver_output(call.out):

@@ -24,7 +24,7 @@ from flinkish.errors import PartialFailure, UsageError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobRecord, JobState
 
-#: Seconds between two looks of ``--watch``.
+#: Seconds between two refreshes of ``--watch``.
 REDRAW = 1.0
 
 
@@ -159,10 +159,13 @@ def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, An
     """Return the jobs as :func:`flinkish.cli.output.jobs_text.show` takes them, and the notices."""
     jobs = find_jobs(session, options.wanted())
     if options.stuck:
-        return _stuck(session, jobs)
+        return _stuck(session, jobs, _none_like("stuck", options))
     rows = _rows(session.registry, jobs)
     if options.failed:
-        return rows, [] if rows else ["No unacknowledged failed jobs."]
+        absent = session.absent_registry
+        none = _none_like("unacknowledged failed", options)
+        none += [] if absent is None else [absent_notice(absent)]
+        return rows, [] if rows else none
     notices = []
     if not rows:
         notices += notice(
@@ -179,7 +182,7 @@ def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, An
 
 
 def _stuck(
-    session: Session, running: Sequence[JobRecord]
+    session: Session, running: Sequence[JobRecord], otherwise: list[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     from flinkish.client.stuck import find_stuck
 
@@ -202,7 +205,16 @@ def _stuck(
     ]
     if not running:
         session.warn_of_absent_registry()
-    return rows, notices or ["No stuck jobs."]
+    return rows, notices or otherwise
+
+
+def _none_like(kind: str, options: ListOptions) -> list[str]:
+    """Return the notices about an empty list of jobs of a kind. Pure."""
+    if options.name is None and options.since is None:
+        return [f"No {kind} jobs."]
+    return notice(
+        running=False, scheduled=False, everything=False, name=options.name, filtered=True
+    )
 
 
 def _rows(registry: Registry, jobs: Sequence[JobRecord]) -> list[dict[str, Any]]:

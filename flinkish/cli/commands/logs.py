@@ -78,10 +78,15 @@ def logs(
     before. On a terminal, unprintable characters are escaped; to a pipe or a file, the log is
     written unchanged.
     """
+    if follow and call.out.json:
+        raise UsageError(
+            "-f and --json are mutually exclusive: the document is written at the end of the log",
+            hint="use only one of them",
+        )
     with call.session() as session:
         record = session.find_job(job, include_final=True)
         log = LogReader(record, LogChoice(since, level, pattern))
-        text = log.read() if lines is None else log.read_last(lines)
+        text = log.read() if lines is None else log.read_last(lines, to_end=not follow)
         if session.out.json:
             output = "".join([*text, *log.finish()])
             document: LogsDocument = {

@@ -23,7 +23,7 @@ def _address(
     if value is None:
         return None
     host, _, port = value.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 1 << 16):
         raise UsageError(f"--listen: {value!r} is not [HOST:]PORT", hint="such as 9249")
     return host.strip("[]") or "127.0.0.1", int(port)
 
@@ -56,6 +56,8 @@ def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> 
                 "--listen cannot be combined with -o or --json", hint="use only one of them"
             )
         return _serve(call, *address)
+    if output == "-":  # stdout, as for savepoint report
+        output = None
     with call.session() as session:
         numbers = measure(session)
         session.warn_of_absent_registry()
@@ -70,7 +72,7 @@ def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> 
 
 def _serve(call: Call, host: str, port: int) -> int:
     def read() -> list[Metric]:
-        with call.session() as session:  # of the thread that answers
+        with call.session() as session:  # each answering thread has one
             return measure(session)
 
     with served(read, host, port) as bound:

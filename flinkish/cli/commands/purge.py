@@ -46,7 +46,7 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
     A job is kept if another kept job needs its checkpoints, if a savepoint is inside them, or
     while a savepoint of it is being written. Its record is kept as long as a savepoint of an
     earlier batch exists. The output gives the reason for everything kept. Directories that
-    killed rehearsals left next to the checkpoints are removed after the same time.
+    killed rehearsals left next to the checkpoints are removed at the same age.
     """
     with call.session() as session:
         agree = None if yes else partial(_ask, session.out)

@@ -1,4 +1,4 @@
-"""``flinkish recover``: after a reboot, start again every job that ran and asks for it."""
+"""``flinkish recover``: after a reboot, restart every job that ran and has a restart strategy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def document(recoveries: Sequence[Recovery], *, dry_run: bool) -> RecoverDocumen
 
 
 def exit_code(recoveries: Sequence[Recovery]) -> int:
-    """Return 0 when every job is started again, 3 when some are not, 1 when none is. Pure."""
+    """Return 0 if every lost job is restarted, 3 if some are not, 1 if none is. Pure."""
     failed = sum(1 for one in recoveries if one.error is not None)
     if not failed:
         return 0

@@ -111,14 +111,14 @@ def show_rehearsal(out: Output, done: RehearsalResult) -> None:
         }
         out.document(rehearsed)
         return
+    for warning in done.warnings:
+        out.warning(warning)
     if out.quiet:
         return
     head = ("QUERY", "BATCHES", "ROWS IN", "ROWS OUT", "STATE ROWS", "ROWS/S", "JOB'S ROWS/S")
     rows = [tuple(_row(query)) for query in done.queries]
     for line in table(head, rows, right="123456"):
         out.line(line)
-    for warning in done.warnings:
-        out.warning(warning)
 
 
 def _row(query: RehearsedQuery) -> Iterator[str]:

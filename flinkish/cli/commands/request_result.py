@@ -13,10 +13,16 @@ from flinkish.registry.jobs import JobRecord, RequestKind
 def show(out: Output, outcome: Outcome, job: JobRecord) -> int:
     """Show the outcome for a job: its result, or what was or would be requested."""
     if outcome.state is None:
-        to = f", savepoint in {outcome.target}" if outcome.target else ""
-        what = f"{outcome.kind.value} job {job.name} ({job.job_id}){to}"
-        return show_dry_run(out, outcome, what)
+        return show_dry_run(out, outcome, what_is_done(outcome.kind, job, outcome.target))
     return show_result(out, outcome) if outcome.state.is_final else _show_detached(out, outcome)
+
+
+def what_is_done(verb: str, job: JobRecord, target: str | None) -> str:
+    """Return what is done with a job, as after ``Would``. Pure."""
+    who = f"job {job.name} ({job.job_id})"
+    if verb == "savepoint":
+        return f"take a savepoint of {who} in {target}"
+    return f"{verb} {who}" + (f" with a savepoint in {target}" if target else "")
 
 
 def show_dry_run(out: Output, outcome: Outcome, what: str) -> int:

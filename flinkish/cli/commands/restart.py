@@ -37,7 +37,7 @@ from flinkish.messages.restore_options import RestoreOptions
 
 
 def _changes_of(options: dict[str, Any]) -> Program:
-    """Return what changes of Spark, master, Pythons and settings, with absolute paths."""
+    """Return the changes of Spark, master, Pythons and settings, with absolute paths."""
     options["secret_arguments"] = options.pop("secret_arguments") or ()
     return absolute(take(Program, options), working_directory(instead="/"))
 
@@ -94,7 +94,8 @@ def restart(
     check_one_or_all(job, every=every, name=name, verb="restart")
     if every and (savepoint is not None or changes.secret_arguments):
         raise UsageError(
-            "--all uses the savepoint of each job, and takes no --from and no --secret-args",
+            "--all restarts each job from its own savepoint: it cannot be combined with --from or "
+            "--secret-args",
             hint="restart a job with secret arguments alone: flinkish restart JOB --from PATH",
         )
     if savepoint is None and not every:
@@ -158,8 +159,10 @@ def _show_all(
     if out.json:
         session.document(document(all_started, dry_run=dry_run))
     elif not all_started.outcomes:
-        like = f" matches {pattern!r}" if pattern and all_started.together else ""
-        out.note(f"Nothing to do: no job that stop --all stopped{like}.")
+        none = "stop --all has stopped no job"
+        if pattern and all_started.together:
+            none = f"no job that stop --all stopped matches {pattern!r}"
+        out.note(f"Nothing to do: {none}.")
         session.warn_of_absent_registry()
     return all_started.exit_code
 

@@ -37,7 +37,7 @@ from flinkish.client.waiting import (
     with_queries,
 )
 from flinkish.config.secrets import mask_words
-from flinkish.errors import FlinkishError, UsageError, WrongState
+from flinkish.errors import FlinkishError, Locked, RegistryError, UsageError, WrongState
 from flinkish.launch.job_logs import Follower
 from flinkish.launch.restart_strategy import KEY as STRATEGY
 from flinkish.log_lines import FollowedOutput
@@ -221,7 +221,7 @@ def show_submitted(
 
 
 def _show_running(out: Output, job: JobRecord) -> int:
-    """Show the job that has not ended, and has the name, with ``--if-not-running``."""
+    """Show the job of this name that has not ended, for ``--if-not-running``."""
     state = job.state.value
     if out.json:
         document: RunDocument = {
@@ -277,8 +277,9 @@ def follow_to_the_end(
 ) -> int:
     """Show the program's output on stderr until the job ends, and return 0 when it FINISHED.
 
-    Spark's log is only in the job's log then, unless ``verbose``.
-    A failed job raises its error. So does a canceled one, as an attached ``flink run`` does.
+    Spark's log goes only to the job's log, unless ``verbose``.
+    The error of a failed job is raised, and one for a canceled job, as by an attached
+    ``flink run``.
     """
     out = session.out
     assert job.log_path is not None
@@ -335,8 +336,11 @@ def _left(
         request = requests.submit(session, job, RequestKind.CANCEL, None)
     except WrongState:
         return Interrupted(code, f"job {job.job_id} has ended")
-    return Interrupted(
-        code,
-        f"canceling job {job.job_id} (-sae)",
-        f"flinkish request wait {request.request_id}",
-    )
+    except Locked:
+        what, follow = "is already being ended", f"status {job.job_id}"
+    except RegistryError as error:
+        what = f"keeps running: it could not be canceled (-sae): {error.message}"
+        follow = f"status {job.job_id}"
+    else:
+        what, follow = "is being canceled (-sae)", f"request wait {request.request_id}"
+    return Interrupted(code, f"job {job.job_id} {what}", f"flinkish {follow}")

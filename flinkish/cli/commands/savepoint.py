@@ -27,7 +27,7 @@ from flinkish.client import lifecycle
 from flinkish.client.context import accept
 from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Outcome
-from flinkish.errors import UsageError, quoted_path
+from flinkish.errors import AmbiguousJob, JobNotFound, UsageError, quoted_path
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Conflict:
-    """A refusal when ``given`` is given with any of ``beside`` (if any) and none of ``without``."""
+    """A refusal if ``given`` is present, any word of ``beside``, and no word of ``without``.
+
+    An empty field is no condition.
+    """
 
     message: str
     hint: str = ""
@@ -44,8 +47,8 @@ class _Conflict:
     without: str = ""
 
 
-#: What excludes what; the first that applies counts. With --all and --from-checkpoint the first
-#: argument, JOB, is the target.
+#: The refused combinations; the first that applies counts. With --all and --from-checkpoint the
+#: first argument, JOB, is the target.
 _CONFLICTS = (
     _Conflict(
         given="--expect",
@@ -253,6 +256,8 @@ def savepoint(
         message, hint = conflict
         raise UsageError(message.format(job=job, target=target), hint=hint)
     with call.session() as session:
+        if job is not None and (every or checkpoint is not None):
+            _check_no_job(session, job)
         if dispose is not None:
             from flinkish.cli.commands import savepoint_dispose
 
@@ -299,6 +304,22 @@ def savepoint(
         )
 
 
+def _check_no_job(session: Session, target: str) -> None:
+    """Refuse a target that is meant as a job."""
+    if "/" in target or ":" in target:
+        return
+    try:
+        session.find_job(target, include_final=True)
+    except AmbiguousJob:
+        pass
+    except (JobNotFound, UsageError):
+        return
+    raise UsageError(
+        f"--all and --from-checkpoint take no JOB, but {target!r} is the name or id of one",
+        hint=f"for the directory of that name: {quoted_path('./' + target)}",
+    )
+
+
 def _save_job(
     session: Session, reference: str, *, target: str | None, keep: Policy, **options: Any
 ) -> int:
@@ -337,7 +358,7 @@ def _would_save(session: Session, outcome: Outcome, of: str) -> int:
 
 
 def _shown_early(session: Session) -> Callable[[Outcome], object]:
-    """Return what shows a new savepoint to people before old ones are removed."""
+    """Return a callback that shows people a new savepoint before old ones are removed."""
 
     def show(outcome: Outcome) -> None:
         session.reporter.stop()
@@ -348,7 +369,7 @@ def _shown_early(session: Session) -> Callable[[Outcome], object]:
 
 
 def _show_taken(session: Session, outcome: Outcome, keep: Policy) -> int:
-    """Show the rest of a savepoint's outcome; PartialFailure if old ones could not be removed."""
+    """Show the rest of the outcome; PartialFailure if old savepoints could not be removed."""
     out, removal = session.out, outcome.removal
     assert outcome.savepoint is not None
     if out.json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
-from flinkish.cli.commands.request_result import summary_document
+from flinkish.cli.commands.request_result import summary_document, what_is_done
 from flinkish.cli.documents.parts import JobName, error_record
 from flinkish.cli.documents.requests import AllDryRunDocument, AllSavedDocument, NewestSaved
 from flinkish.cli.output.printer import Output
@@ -17,10 +17,10 @@ from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Removal
 from flinkish.errors import Locked
 from flinkish.storage import to_uri
-from flinkish.units import age_text
+from flinkish.units import age_text, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from flinkish.savepoint.manage.retention import Policy
 
@@ -46,8 +46,16 @@ def save_all(
     """Take a savepoint of every running job, show the outcomes, and return the exit status."""
     out = session.out
     asked = all_jobs.jobs_to_save(session, target, pattern, expected)
-    if not begin(session, asked, pattern, "savepoint", dry_run=dry_run):
-        return 0
+    if dry_run:
+        newest = all_jobs.newest_of(session, asked.troubles.failed)
+        foreseen = AllSaved((), asked.troubles, Removal(), newest)
+        if out.json:  # the document of a dry run has the troubles only as warnings
+            for text in _troubles(foreseen):
+                out.warning(text)
+        begin(session, asked, pattern, "savepoint", dry_run=True)
+        tell_troubles(out, foreseen)
+        return foreseen.exit_code
+    begin(session, asked, pattern, "savepoint", dry_run=False)
     saved = all_jobs.save_all(
         session,
         asked,
@@ -67,8 +75,9 @@ def begin(
 ) -> bool:
     """Show what will be done with which jobs; return whether to do it."""
     if not asked.jobs:
-        like = f" matches {pattern!r}" if pattern else ""
-        session.out.note(f"Nothing to do: no running job{like}.")
+        states = "running" if verb == "savepoint" else "running or starting"
+        none = f"no {states} job matches {pattern!r}" if pattern else f"no job is {states}"
+        session.out.note(f"Nothing to do: {none}.")
         session.warn_of_absent_registry()
     if dry_run:
         _would(session.out, asked, verb)
@@ -137,16 +146,20 @@ def _since(newest: NewestSavepoint | None) -> str:
 
 def tell_troubles(out: Output, saved: AllSaved) -> None:
     """Show the jobs that should run and do not."""
+    for text in _troubles(saved):
+        complain(out, f"error: {text}")
+
+
+def _troubles(saved: AllSaved) -> Iterator[str]:
     for job in saved.troubles.failed:
         why = (job.failure or {}).get("message") or "it has failed"
-        complain(
-            out,
-            f"error: job {job.name} ({job.job_id}) is no longer running: {why}; "
+        yield (
+            f"job {job.name} ({job.job_id}) is no longer running: {why}; "
             f"{_since(saved.newest.get(job.job_id))}; "
-            f"acknowledge it with: flinkish ack {job.job_id}",
+            f"acknowledge it with: flinkish ack {job.job_id}"
         )
     for name in saved.troubles.missing:
-        complain(out, f"error: no job named {name} is running")
+        yield f"no job named {name} is running"
 
 
 def tell(out: Output, outcome: JobOutcome) -> None:
@@ -166,7 +179,7 @@ def tell(out: Output, outcome: JobOutcome) -> None:
 
 def _tell_removal(out: Output, target: str, removal: Removal) -> None:
     if removal.removed:
-        out.note(f"Removed {len(removal.removed)} older savepoints of these jobs.")
+        out.note(f"Removed {counted(len(removal.removed), 'older savepoint')} of these jobs.")
     for text in removal.warnings:
         out.warning(text)
     if isinstance(removal.error, Locked):
@@ -192,4 +205,4 @@ def _would(out: Output, asked: AllJobs, verb: Verb) -> None:
         out.document(document)
     elif not out.quiet:
         for job in asked.running:
-            out.line(f"Would {verb} job {job.name} ({job.job_id}), savepoint in {asked.target}.")
+            out.line(f"Would {what_is_done(verb, job, asked.target)}.")

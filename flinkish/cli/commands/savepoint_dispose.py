@@ -6,7 +6,7 @@ from flinkish.cli.documents.savepoints import DisposeDocument
 from flinkish.cli.session import Session
 from flinkish.client.context import accept
 from flinkish.client.savepoints import dispose_savepoint
-from flinkish.units import size_text
+from flinkish.units import counted, size_text
 
 
 def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
@@ -38,22 +38,27 @@ def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
     elif out.quiet:
         out.line(disposed.path)
     elif dry_run:
-        what = f"{disposed.removed} files, {size_text(disposed.bytes)}"
+        what = f"{counted(disposed.removed, 'file')}, {size_text(disposed.bytes)}"
         out.line(f"Savepoint '{disposed.path}' would be disposed: {what}.")
         for each in gone:
             out.line(f"  {each}")
     else:
         out.line(f"Savepoint '{path}' disposed.")
     if disposed.kept:
-        stay = "would stay" if dry_run else "stay"
         some = ", ".join(disposed.users[:3]) + (" ..." if len(disposed.users) > 3 else "")
         out.note(
-            f"{disposed.kept} of its files ({size_text(disposed.kept_bytes)}) {stay}: they are "
-            f"used by {some}."
+            f"{counted(disposed.kept, 'file')} ({size_text(disposed.kept_bytes)}) "
+            f"{_stay(disposed.kept, dry_run)}, used by {some}."
         )
     if disposed.foreign:
         some = ", ".join(disposed.foreign[:3]) + (", ..." if len(disposed.foreign) > 3 else "")
+        count = len(disposed.foreign)
         out.warning(
-            f"{len(disposed.foreign)} files that do not belong to the savepoint stay: {some}"
+            f"{counted(count, 'file')} not belonging to the savepoint "
+            f"{_stay(count, dry_run)}: {some}"
         )
     return 0
+
+
+def _stay(count: int, dry_run: bool) -> str:
+    return "would stay" if dry_run else "stays" if count == 1 else "stay"

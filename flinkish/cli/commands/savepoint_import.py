@@ -8,6 +8,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.documents.parts import error_record
 from flinkish.cli.documents.savepoints import ImportDocument
 from flinkish.client import catalog
+from flinkish.units import counted
 
 
 @command("savepoint import", exit_codes=(3, 4, 11, 15), documents=(ImportDocument,))
@@ -36,9 +37,9 @@ def import_savepoints(call: Call, paths: tuple[str, ...]) -> int:
     elif out.quiet:
         for path in new:
             out.line(path)
-    else:
+    elif entries or not imported.failed:
         already_recorded = len(entries) - len(new)
-        out.line(f"Imported {len(new)} savepoints, {already_recorded} were already known.")
+        out.line(f"Imported {counted(len(new), 'savepoint')}; {already_recorded} already known.")
     for path, error in imported.failed if len(imported.failed) > 1 else ():
         out.warning(f"{path}: {error.message}")
     if imported.failure is not None:

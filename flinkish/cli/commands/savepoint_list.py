@@ -74,8 +74,8 @@ def _unfinished(listed: Listed) -> str:
     count = len(listed.catalog.unfinished)
     return (
         f"{count} unfinished or disposed "
-        f"{'savepoints are' if count > 1 else 'savepoint is'} not shown; remove those "
-        "that nobody is writing with: flinkish savepoint prune --garbage "
+        f"{'savepoints are' if count > 1 else 'savepoint is'} not shown; to remove those "
+        "that nobody is writing, run: flinkish savepoint prune --garbage "
         f"{quoted_path(listed.location)}"
         if count
         else ""
@@ -83,7 +83,7 @@ def _unfinished(listed: Listed) -> str:
 
 
 def _rows(listed: Listed) -> list[dict[str, Any]]:
-    """Return the savepoints as they are on storage, and as recorded those that are gone."""
+    """Return the savepoints found on storage, and the recorded ones that are gone."""
     catalog = listed.catalog
     rows = [_found(entry, listed.damage.get(entry.path)) for entry in catalog.savepoints]
     rows += [_row(each.path, state_of(each.error), each.error) for each in catalog.unreadable]

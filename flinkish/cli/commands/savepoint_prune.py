@@ -49,7 +49,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
     if not garbage or not policy.is_empty:
         policy.check()  # before the registry is opened
     with call.session() as session:
-        session.warn_of_absent_registry()  # nobody knows then what running jobs need
+        session.warn_of_absent_registry()  # it would know what running jobs need
         result = prune_savepoints(
             session,
             directory,
@@ -158,7 +158,7 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     if outcome.error is not None:
         why = outcome.error.message
     elif outcome.shared:
-        why += f"; {outcome.shared} files used by others stay"
+        why += f"; {counted(outcome.shared, 'file')} used by others kept"
     size = outcome.savepoint.bytes if outcome.keep else outcome.bytes
     return (
         _word(outcome.keep, outcome.removed, dry_run),

@@ -40,8 +40,8 @@ def show(call: Call, path: str, lag: bool, servers: str | None) -> int:
 
     if lag != bool(servers):
         raise UsageError(
-            "--lag requires --bootstrap-server and vice versa: a savepoint does not "
-            "record its sources' broker",
+            "--lag and --bootstrap-server must be used together: a savepoint does not record the "
+            "brokers of its sources",
             hint="use both: --lag --bootstrap-server HOST:PORT",
         )
     savepoint = open_savepoint(path)
@@ -65,10 +65,8 @@ def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
     from flinkish.client.kafka_offsets import ask_lag, kafka_offsets
     from flinkish.messages.codec import encode_fields
 
-    offsets_by_query = [kafka_offsets(query) for query in queries]
-    if servers is not None:
-        offsets_by_query = ask_lag(offsets_by_query, servers)
-    for query, offsets in zip(queries, offsets_by_query, strict=True):
+    asked = ask_lag(queries, servers) if servers is not None else map(kafka_offsets, queries)
+    for query, offsets in zip(queries, asked, strict=True):
         query["kafka"] = [encode_fields(each) for each in offsets]
 
 
@@ -167,7 +165,7 @@ def _query(query: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kafka(offsets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the table of Kafka offsets; with the broker's where it was asked."""
+    """Yield the table of Kafka offsets, with the broker's if it was asked."""
     if not offsets:
         return
     asked = any(each["end"] is not None or each["note"] for each in offsets)

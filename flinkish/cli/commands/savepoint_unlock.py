@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.directory.leases import FoundLease
 
 
-@command("savepoint unlock", exit_codes=(5,), documents=(UnlockDocument,))
+@command("savepoint unlock", exit_codes=(5, 11), documents=(UnlockDocument,))
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
 @click.option(
     "--force",

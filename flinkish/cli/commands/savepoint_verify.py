@@ -12,7 +12,7 @@ from flinkish.cli.output.printer import Output
 from flinkish.client.savepoints import Verified
 from flinkish.client.savepoints import verify_savepoints as verify_all
 from flinkish.errors import FlinkishError
-from flinkish.units import size_text
+from flinkish.units import counted, size_text
 
 _LEVELS = ("quick", "full", "deep")
 
@@ -76,7 +76,7 @@ def _show(out: Output, document: VerifiedSavepoint, error: FlinkishError | None)
     elif document["ok"]:
         rows = "" if document["rows"] is None else f", {document['rows']} state rows"
         out.line(
-            f"Savepoint '{path}' is intact: {document['files']} files, "
+            f"Savepoint '{path}' is intact: {counted(document['files'], 'file')}, "
             f"{size_text(document['bytes'])}{rows} ({document['level']})."
         )
     if error is not None:
@@ -84,6 +84,6 @@ def _show(out: Output, document: VerifiedSavepoint, error: FlinkishError | None)
     unexpected = document.get("unexpected") or []
     if unexpected:
         some = ", ".join(unexpected[:3]) + (", ..." if len(unexpected) > 3 else "")
-        out.note(f"{len(unexpected)} files do not belong to the savepoint: {some}")
+        out.note(f"{counted(len(unexpected), 'file')} not belonging to the savepoint: {some}")
     for text in document.get("unread") or []:
         out.warning(f"rows were not decoded: {text}")

@@ -75,8 +75,8 @@ def stop(
     check_one_or_all(job, every=every, name=name, verb="stop")
     if every and (drain or detached):
         raise UsageError(
-            "--all stops jobs to start them again, and waits for it: it takes no --drain and no "
-            "-detached",
+            "--all stops jobs that are to be started again, and waits until they have ended: it "
+            "cannot be combined with --drain or -detached",
             hint="drain or detach single jobs: flinkish stop JOB",
         )
     with call.session() as session:
@@ -125,6 +125,6 @@ def stop_all(
     savepoint_all.tell_troubles(session.out, stopped)
     if session.out.json:
         session.document(savepoint_all.document(stopped, Policy()))
-    elif stopped.outcomes:
+    elif any(each.savepoint is not None for each in stopped.outcomes):
         session.out.note("Start them again with: flinkish restart --all")
     return stopped.exit_code

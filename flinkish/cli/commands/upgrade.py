@@ -29,13 +29,14 @@ from flinkish.client.checking import Plan
 from flinkish.client.rehearsal import RehearsalResult
 from flinkish.errors import RolledBack, UsageError
 from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import Program
 from flinkish.messages.upgrades import UpgradeKind, UpgradeState
 from flinkish.restore.plan.plan_text import verdict_line
 from flinkish.units import table
 from flinkish.upgrade import workflows
 from flinkish.upgrade.fleet import FleetResult, exit_code, upgrade_fleet
 from flinkish.upgrade.preparation import Ready, Secrets, prepare
-from flinkish.upgrade.target import NewVersion
+from flinkish.upgrade.target import Changes, NewVersion
 from flinkish.upgrade.workflows import UpgradeResult
 
 
@@ -76,7 +77,7 @@ def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) 
 def _tell(out: Output, result: FleetResult) -> None:
     if result.error is None:
         out.note(f"{result.name}: {result.outcome.value}")
-    else:
+    elif not out.json:  # its document has the error
         out.complain(f"{result.name}: {result.outcome.value}: {result.error.message}")
 
 
@@ -170,7 +171,9 @@ def _show_rehearsal(out: Output, result: RehearsalResult) -> None:
 )
 @job_argument
 @new_version_options
-@click.option("--promote", is_flag=True, help="Let JOB's shadow take over from it.")
+@click.option(
+    "--promote", is_flag=True, help="Stop JOB with a savepoint and let its shadow take over."
+)
 @click.option("--abandon", is_flag=True, help="End JOB's shadow; JOB keeps running.")
 @dry_run_option
 def shadow(
@@ -183,16 +186,25 @@ def shadow(
     elsewhere: file sinks and tables of the job are refused. The command returns once every
     query has committed its batches and has caught up, and both jobs run on; a shadow that does
     not catch up is ended: exit 1. --promote stops the job with a savepoint and gives its name
-    to the shadow; --abandon ends the shadow.
+    to the shadow; --abandon ends the shadow. Both take only secrets (--conf, --secret-args).
     """
     if promote and abandon:
         raise UsageError(
             "--promote and --abandon are mutually exclusive", hint="use only one of them"
         )
+    program = version.changes.program
+    secrets = Secrets.of(program)
+    if promote or abandon:
+        settings = Program(conf=program.conf, secret_arguments=program.secret_arguments)
+        if dry_run or version != NewVersion(changes=Changes(settings)):
+            raise UsageError(
+                "--promote and --abandon take only --conf and --secret-args: "
+                "the shadow is already running",
+                hint="omit the other options and ARGS; both take effect at once, without a dry run",
+            )
     with call.session() as session, driver_output(session.out):
         record = session.find_job(job)
         if promote or abandon:
-            secrets = Secrets.of(version.changes.program)
             decide = workflows.promote if promote else workflows.abandon
             return _show_end(session, decide(session, record, secrets))
         if dry_run:
@@ -208,11 +220,13 @@ def shadow(
 
 
 def _left_options(function: F) -> F:
-    """Add what takes over an interrupted upgrade: its id, --force, and its secrets."""
+    """Add the parameters that take over an interrupted upgrade: its id, --force, its secrets."""
     function = secret_args_option(function)
     function = conf_option(function)
     function = click.option(
-        "--force", is_flag=True, help="Confirm that its process, on another host, is gone."
+        "--force",
+        is_flag=True,
+        help="Confirm that the upgrade's process on another host has ended.",
     )(function)
     return click.argument("upgrade_id", metavar="ID")(function)
 
@@ -274,7 +288,7 @@ def _show_plan(session: Session, plan: Plan) -> None:
 
 
 def _show_end(session: Session, result: UpgradeResult) -> int:
-    """Show how an upgrade ended, and return the exit status; raise what it failed with."""
+    """Show how an upgrade ended and return the exit status, or raise its failure."""
     out, failure = session.out, result.failure
     if failure is None:
         _warn(out, result)

@@ -16,7 +16,7 @@ from flinkish.client.waiting import wait_for
 from flinkish.units import table
 
 
-@command("wait", exit_codes=(10, 13, 14), documents=(WaitDocument,))
+@command("wait", exit_codes=(4, 5, 10, 11, 12, 13, 14, 15), documents=(WaitDocument,))
 @job_argument
 @click.option(
     "--for",

@@ -1,1 +1,1 @@
-"""The JSON documents of the commands as types, which their schemas and the docs are made from."""
+"""The JSON documents of the commands as types, from which their schemas and docs are made."""

@@ -28,14 +28,14 @@ class CompletionDocument(TypedDict):
 
 
 class CommandDocuments(TypedDict):
-    """A command and what its documents say."""
+    """A command and the summaries of its documents."""
 
     command: str
     documents: list[str]
 
 
 class SchemasDocument(TypedDict):
-    """The commands with documents."""
+    """The commands that print documents."""
 
     commands: list[CommandDocuments]
 

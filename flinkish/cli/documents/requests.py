@@ -90,7 +90,7 @@ class GoodSavepoint(TypedDict):
 
 
 class NewestSaved(TypedDict):
-    """What is left of a job that has no new savepoint."""
+    """The newest savepoint of a job of which no new one was taken."""
 
     newest_savepoint: Annotated[GoodSavepoint | None, "its newest good savepoint"]
 
@@ -137,7 +137,7 @@ class AllDryRunDocument(TypedDict):
     jobs: list[JobName]
 
 
-#: What a command prints that makes a request to one job.
+#: What a command that makes a request to one job prints.
 ONE_JOB = (OutcomeDocument, DetachedDocument, RequestDryRunDocument)
 #: What ``--all`` prints.
 ALL_JOBS = (AllSavedDocument, AllDryRunDocument)

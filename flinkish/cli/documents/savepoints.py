@@ -19,7 +19,7 @@ from flinkish.messages.results import PartitionOffset, SavepointCopy
 
 #: The levels of a verification.
 Level = Literal["quick", "full", "deep"]
-#: What two savepoints are to each other in one respect.
+#: How two savepoints compare in one respect.
 Change = Literal["added", "removed", "changed", "same"]
 
 
@@ -224,7 +224,7 @@ class CopyDocument(TypedDict):
 
 
 class ImportedSavepoint(TypedDict):
-    """A savepoint that the registry has."""
+    """A savepoint that is in the registry."""
 
     path: str
     job_id: str

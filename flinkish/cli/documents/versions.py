@@ -27,7 +27,7 @@ class _Measured(TypedDict, total=False):
 
 
 class MatrixCell(_FromTo, _Measured):
-    """What the table says of two lines of versions."""
+    """What the table says about two lines of versions."""
 
     verdict: CompatVerdict
     limitations: list[str]

@@ -167,7 +167,7 @@ def since_option(text: str) -> Callable[[F], F]:
 
 
 def savepoint_path_option(*short: str) -> Callable[[F], F]:
-    """Return the option for a savepoint's directory, ``short`` its one-letter form, if any."""
+    """Return the option for a savepoint's directory; ``short`` is its one-letter form, if any."""
     return click.option(
         *short,
         "--savepointPath",

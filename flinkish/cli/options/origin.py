@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 from click.shell_completion import CompletionItem
 
-from flinkish.cli.base import Command, first_argument
+from flinkish.cli.base import Command, end_of_options, first_argument
 from flinkish.cli.options.arguments import F, complete_file, complete_job
 from flinkish.cli.options.program import named_by
 from flinkish.cli.session import Session
@@ -21,12 +21,11 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 
 _METADATA = "_metadata"
-_WHICH = "flinkish check JOB APP.py, or flinkish check -s PATH APP.py"
 
 
 @dataclass(frozen=True)
 class OriginOptions:
-    """The parsed options of a command with these words."""
+    """The parsed options of ``check`` or ``rehearse``."""
 
     savepoint: str | None
     restore: RestoreOptions
@@ -51,17 +50,18 @@ class OriginFirst(Command):
     """A command whose first word is an origin, before the options or after them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move the origin to after the options that follow it: ``JOB -p 4 APP.py``."""
+        """Move the origin past the options that follow it: ``JOB -p 4 APP.py``."""
         at = first_argument(self, args)
         if at is None or args[at + 1 : at + 2] == [] or not args[at + 1].startswith("-"):
             return super().parse_args(ctx, args)
         flags = {word.partition("=")[0] for word in args[:at]} & {"-s", "--fromSavepoint"}
         if flags or is_program(args[at]):
-            return super().parse_args(ctx, args)  # these are the program's own
+            return super().parse_args(ctx, args)  # the options that follow are the program's
         behind = args[at + 1 :]
-        program = first_argument(self, behind)
-        end = len(behind) if program is None else program
-        return super().parse_args(ctx, [*args[:at], *behind[:end], args[at], *behind[end:]])
+        end = end_of_options(self, behind)
+        program, dashes = behind[end:], behind[end : end + 1] == ["--"]
+        words = ["--", args[at], *program[1:]] if dashes else [args[at], *program]
+        return super().parse_args(ctx, [*args[:at], *behind[:end], *words])
 
 
 def _complete(ctx: click.Context, parameter: click.Parameter, word: str) -> list[CompletionItem]:
@@ -100,29 +100,38 @@ def split_words(
 ) -> tuple[str | None, tuple[str, ...]]:
     """Split the words of ``check`` into the origin and the program with its arguments.
 
-    Without ``-s`` the first word is the origin. A configured savepoint is the origin where the
-    first word is the program.
+    Without ``-s`` the first word is the origin. If it is the program, the configured savepoint is
+    the origin.
 
     ``words``: the words after the options. ``config``: may have a savepoint to restore. ``named``:
     whether ``-s`` names the savepoint. ``has_program``: whether an option names the program, so
     that it is not among the words.
 
-    Returns the origin, None where it is not among the words; and the other words.
+    Returns the origin (None if it is not among the words) and the other words.
 
     Raises UsageError if there is no origin.
     """
     rest = tuple(words)
     if not has_program and rest and not rest[0].strip():
-        raise UsageError("the first argument is empty", hint=_WHICH)
+        raise UsageError("the first argument is empty", hint=_usage())
     configured = config.get(RECOVERY_PATH) is not None
     if named or (configured and (has_program or len(rest) < 2 or is_program(rest[0]))):
         return None, rest
     if len(rest) < (1 if has_program else 2) or (not has_program and is_program(rest[0])):
-        raise UsageError(
-            "no savepoint or job, and no program was specified",
-            hint=_WHICH,
-        )
+        if not rest and not has_program:
+            missing = "no savepoint or job, and no program was specified"
+        elif has_program or is_program(rest[0]):
+            missing = "no savepoint or job was specified"
+        else:  # maybe a program that does not exist
+            missing = f"only {rest[0]} was specified, not a savepoint or job and a program"
+        raise UsageError(missing, hint=_usage())
     return rest[0], rest[1:]
+
+
+def _usage() -> str:
+    context = click.get_current_context(silent=True)
+    command = f"flinkish {context.info_name if context else 'check'}"
+    return f"{command} JOB APP.py, or {command} -s PATH APP.py"
 
 
 def is_program(word: str) -> bool:

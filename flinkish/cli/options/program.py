@@ -15,7 +15,7 @@ from flinkish.messages.launch import LEAST_PARALLELISM, Program
 
 
 def _program_of(options: dict[str, Any]) -> Program:
-    """Return the program of the options; all words are its arguments so far."""
+    """Return the program that the options describe; for now, all words are its arguments."""
     mode, conf = options.pop("deploy_mode"), options["conf"]
     target = options.pop("target")
     if target is not None:
@@ -94,7 +94,7 @@ client_python_option = click.option(
 
 
 def _spark_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse a directory without a Spark: a wrong argument, unlike a recorded one that has gone."""
+    """Refuse a directory without a Spark: a usage error, unlike a recorded one that has gone."""
     if ctx.resilient_parsing or not value:  # the words are being completed
         return value
     if not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):

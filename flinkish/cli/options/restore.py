@@ -167,12 +167,12 @@ def restore_options(function: F) -> F:
 
 
 def consent_options(function: F) -> F:
-    """Add the consents to what a restart may meet, as the argument ``restore``."""
+    """Add the consents that a restart may need, as the argument ``restore``."""
     return _with((sink_ahead_option, _accept_lost_rows_option), function)
 
 
 def _with(options: Sequence[Callable[[F], F]], function: F) -> F:
-    """Add options in the help's order; also those of the same fields that ``function`` has."""
+    """Add options in the help's order; ``restore`` also gets those that ``function`` has."""
     function = packed(function, "restore", partial(take, RestoreOptions))
     for option in reversed(options):  # decorators apply from the last to the first
         function = option(function)

@@ -12,9 +12,9 @@ from flinkish.errors import UsageError
 
 
 def _only(_ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
-    """Return the one value of an option of retention, which may be given once; None without it.
+    """Return the value of a retention option, None without it; UsageError for different values.
 
-    Click would take the last of several, and what the first would have kept were deleted.
+    Click would use only the last of them: what the others keep would be deleted.
     """
     if len(set(values)) > 1:
         raise UsageError(
@@ -25,7 +25,7 @@ def _only(_ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ..
 
 
 def _only_age(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Any:
-    """Return the seconds of the one age, see :func:`_only`."""
+    """Return the age in seconds, see :func:`_only`."""
     return parse_age(ctx, parameter, _only(ctx, parameter, values))
 
 

@@ -8,10 +8,10 @@ from flinkish.cli.output.markup import Markup, element
 
 _WIDTH, _HEIGHT, _MARGIN = 320.0, 72.0, 6.0
 _BARS = "▁▂▃▄▅▆▇█"
-#: The height of a row, which the page's style gives its text too.
+#: The height of a row, the same as that of its text in the page's style.
 ROW = 48
 _LANE, _RADIUS = 16, 5
-#: Lanes at most; what does not fit shares the last one.
+#: Maximum number of lanes; what does not fit shares the last one.
 _LANES = 8
 
 
@@ -21,8 +21,8 @@ def line_chart(
     """Return a line over time, from zero up.
 
     ``points``: moment and value, in the order of time; a moment without a value interrupts the
-    line. ``labels``: the text of each point, shown under the pointer. ``name``: what it shows, for
-    those who cannot see it.
+    line. ``labels``: the text of each point, shown under the pointer. ``name``: what the chart
+    shows, for screen readers.
     """
     places = _places(points)
     drawn: list[Markup] = []
@@ -32,8 +32,8 @@ def line_chart(
             base = _HEIGHT - _MARGIN
             area = f"M{path} L{run[-1][0]:.1f} {base} L{run[0][0]:.1f} {base} Z"
             drawn += [
-                element("path", class_="area", d=area),
-                element("path", class_="line", d=f"M{path}"),
+                element("path", class_="area", d=Markup(area)),
+                element("path", class_="line", d=Markup(f"M{path}")),
             ]
     for place, label in zip(places, labels, strict=True):
         if place is not None:
@@ -127,7 +127,7 @@ def lineage_svg(parents: Sequence[int | None], has_origin: Sequence[bool]) -> Ma
 
 
 def lanes_of(parents: Sequence[int | None]) -> list[int]:
-    """Return the lane of each savepoint: that of its parent, if no newer child has it."""
+    """Return the lane of each savepoint: that of its newest child, else the first free one."""
     lanes: list[int] = []
     #: The row at which the line in a lane ends.
     ends: dict[int, int] = {}

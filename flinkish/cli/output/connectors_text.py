@@ -73,7 +73,7 @@ def _pairs(cells: Sequence[Cell]) -> list[str]:
 
 
 def _labels(environments: Iterable[Environment]) -> dict[Environment, str]:
-    """Return a short name for each: the versions, or all where these are those of another too."""
+    """Return a name for each: its versions, or its full name if another has the same versions."""
     every = dict.fromkeys(environments)
     short = {one: f"{one.spark} + {one.artifact.rpartition(':')[2]}" for one in every}
     used = list(short.values())
@@ -86,7 +86,7 @@ def _verdicts(cells: Iterable[Cell]) -> tuple[str, str]:
 
 
 def _limitations(cells: Iterable[Cell]) -> list[str]:
-    """Return what fails and is limited there, each text once with where it is so."""
+    """Return what fails or is limited, each text once, followed by where it applies."""
     where: dict[tuple[str, str], dict[str, list[str]]] = {}
     for one in cells:
         if one.limitation is not None:

@@ -1,6 +1,6 @@
 """The operators of a program as an image: boxes from sources to sinks, a row of them per query.
 
-Pure. Stateful operators are framed; a dashed line is an exchange, as in Graphviz' form of it
+Pure. Stateful operators are framed; a dashed line is an exchange, as in the graph for Graphviz
 (:mod:`flinkish.operators.render`).
 """
 
@@ -59,7 +59,7 @@ def placed(operators: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     """Return the column and the row of each operator: to the right of all its inputs."""
     inputs = _inputs(operators)
     columns = [0] * len(operators)
-    for _ in operators:  # as often as the longest way has steps, at most
+    for _ in operators:  # at most once per step of the longest path
         moved = [1 + max((columns[i] for i in each), default=-1) for each in inputs]
         if moved == columns:
             break
@@ -67,7 +67,7 @@ def placed(operators: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     rows = [0] * len(operators)
     for column in range(max(columns, default=-1) + 1):
         members = [i for i, each in enumerate(columns) if each == column]
-        # As high as its inputs, in the middle of several.
+        # In the row of its input, or midway between several.
         members.sort(key=lambda i: sum(rows[j] for j in inputs[i]) / max(len(inputs[i]), 1))
         free = 0
         for i in members:

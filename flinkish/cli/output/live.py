@@ -17,9 +17,9 @@ Draw = Callable[[Sequence[str]], None]
 
 @contextmanager
 def redrawn(wanted: bool) -> Iterator[Draw | None]:
-    """Give a function that draws lines in place of those before; None if stdout is no terminal.
+    """Yield a function that draws lines in place of the previous ones.
 
-    What was drawn last stays on the terminal. ``wanted``: None is given without it, too.
+    Yields None if stdout is no terminal or it is not ``wanted``. The last lines stay on the screen.
     """
     if not (wanted and is_terminal(sys.stdout)):
         yield None
@@ -45,7 +45,7 @@ def redrawn(wanted: bool) -> Iterator[Draw | None]:
 
 
 def fitting(lines: Sequence[str], width: int | None, height: int | None) -> list[str]:
-    """Return lines below one with the time; what does not fit is left out at the end."""
+    """Return the lines below one with the time; those that do not fit are left out at the end."""
     drawn = [time.strftime("%H:%M:%S") + "  (Ctrl-C to leave)", *lines]
     if height is not None and len(drawn) > max(height - 1, 2):  # the cursor needs a line
         cut = max(height - 2, 1)

@@ -11,9 +11,9 @@ from html import escape
 from flinkish.config import mask_secrets
 from flinkish.units import visible
 
-#: Elements without an end.
+#: Elements without an end tag.
 _VOID = frozenset({"meta", "br"})
-#: Characters of one text at most: a savepoint's metadata may have any number of them.
+#: Maximum length of a text in characters: a savepoint's metadata may have any length.
 _MOST = 1000
 
 
@@ -30,15 +30,15 @@ class Markup:
 Content = Markup | str | None
 
 
-def element(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
-    """Return an element; attributes that are None are left out.
+def element(name: str, /, *content: Content, **attributes: Content | float) -> Markup:
+    """Return an element; attributes that are None are left out, and those of Markup kept whole.
 
-    In their names ``_`` stands for ``-``, and ends those that are words of Python (``class_``).
+    In their names ``_`` stands for ``-``; one at the end only avoids a keyword (``class_``).
     """
     names = (
         f' {key.rstrip("_").replace("_", "-")}="{_number(value)}"'
         if isinstance(value, (int, float))
-        else f' {key.rstrip("_").replace("_", "-")}="{safe(value)}"'
+        else f' {key.rstrip("_").replace("_", "-")}="{joined(value).text}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -59,7 +59,7 @@ def joined(*content: Content) -> Markup:
 
 def safe(text: str) -> str:
     """Return a text as it stands in markup: one line, shortened, masked, escaped."""
-    # Cut far behind what is shown, so that a secret that begins in it is whole when it is masked.
+    # Cut far beyond what is shown: a secret that begins in that must be whole to be masked.
     line = visible(mask_secrets(text[: 16 * _MOST]))
     return escape(line if len(line) <= _MOST else f"{line[:_MOST]}…")
 

@@ -44,10 +44,10 @@ _HAPPENS = {
     "moved": "continues, at another place",
     "new": "starts empty",
 }
-#: What Markdown or HTML could take for more than itself, and what would begin a link; commands to
-#: GitLab ("quick actions") are lines that begin with a slash.
+#: Characters with a meaning in Markdown or HTML, and the beginnings of links; commands to GitLab
+#: ("quick actions") are lines that begin with a slash.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>#!|~&$]|:(?=//)|(?<!\S)/|w(?=ww\.)", re.IGNORECASE)
-#: The sign in an e-mail address, which becomes a link even in ``<code>``, if it is one text.
+#: The sign in an e-mail address: an unbroken address becomes a link even in ``<code>``.
 _ADDRESS = re.compile(r"(?<=\S)@")
 #: What would be a link, a mention or a reference.
 _REFERENCE = re.compile(
@@ -59,8 +59,8 @@ _Row = TypeVar("_Row", OperatorRow, SourceRow, SinkRow, PinRow)
 def markdown(plan: RestorePlan, program: str | None = None) -> str:
     """Return a plan as Markdown: the verdict, what to do, what is lost, and tables of each query.
 
-    ``program`` is the program's file or module, as it was named. What is at the end of a page of
-    more than :data:`PAGE` bytes is left out.
+    ``program`` is the program's file or module, as it was named. A page of more than :data:`PAGE`
+    bytes is cut at its end.
     """
     return _page(part for part in _parts(plan, program) if part)
 
@@ -239,13 +239,13 @@ def _page(parts: Iterable[str]) -> str:
 
 
 def _section(title: str, lines: Sequence[str], count: int) -> list[str]:
-    """Return a list as parts; none without lines. ``count``: the lines that there are."""
+    """Return a list as parts, empty without lines. ``count``: the number of all lines."""
     more = [f"… and {count - _ROWS} more"] if count > _ROWS else []
     return [f"**{title}**"] * bool(lines) + ["\n".join(f"- {x}" for x in [*lines[:_ROWS], *more])]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], count: int) -> list[str]:
-    """Return a table as a part; none without rows. ``count``: the rows that there are."""
+    """Return a table as a part, none without rows. ``count``: the number of all rows."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     if not lines:
         return []
@@ -288,7 +288,7 @@ def _plain(text: str) -> str:
 
 
 def _joined(texts: list[str], marks: list[str]) -> str:
-    """Return text in which each link and what would begin a mention is a name of its own."""
+    """Return text with each link, and each beginning of a mention, in ``<code>``."""
     between = [f"<code>{_numbered(mark)}</code>" for mark in marks] + [""]
     return "".join(_numbered(text) + mark for text, mark in zip(texts, between, strict=True))
 

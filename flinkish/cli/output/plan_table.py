@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from flinkish.cli.output.drawn_table import draw
+from flinkish.cli.output.printer import draw
 from flinkish.cli.output.text import folded, terminal_width, without_commands
 from flinkish.config import mask_secrets
 from flinkish.messages.plan import RestorePlan
@@ -23,13 +23,14 @@ _COLOURS = {
     "dropped": "yellow",
     "rebase": "yellow",
     "accept": "yellow",
+    "rollback": "yellow",
     "unreadable": "yellow",
     "migrate": "magenta",
     "rescale": "magenta",
 }
 
 
-#: The columns that a reason gets at least, and the blanks between the columns of a table.
+#: Minimum width of a reason, and the total blanks between a table's columns.
 _WHY, _BLANKS = 16, 2 * (len(HEAD) - 1)
 
 
@@ -53,7 +54,7 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
     rooms = [] if width is None else _rooms(texts, width)
     for words in texts:
         for i, room in enumerate(rooms[:3]):
-            if "/" in words[i]:  # a path; other words go on in the next line of the cell
+            if "/" in words[i]:  # a path; other words are wrapped
                 words[i] = shortened(words[i], room)
     styles = {(i, 3): _COLOURS.get(row[3], "red") for i, row in enumerate(rows)}
     whole = ("VERDICT", "STATE")
@@ -61,7 +62,7 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
 
 
 def _rooms(rows: list[list[str]], width: int) -> list[int]:
-    """Return the widths of the columns, in which a reason has its own. Pure."""
+    """Return the widths of the columns; WHY gets the rest. Pure."""
     query, what, kind, verdict, state, _ = (
         max(map(width_of, column)) for column in zip(HEAD, *rows, strict=True)
     )

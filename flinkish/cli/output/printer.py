@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from flinkish.cli.output.streams import flush
@@ -23,8 +23,8 @@ from flinkish.units import visible, visible_lines
 class Output:
     """The output of one command.
 
-    With ``json``: one JSON document on stdout, which contains the warnings, errors as one JSON line
-    on stderr, no notices. With ``quiet``: only the main result.
+    With ``json``: one JSON document on stdout, or an error as one JSON line on stderr, with the
+    warnings in it; no notices. With ``quiet``: only the main result.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False, debug: bool = False) -> None:
@@ -36,7 +36,7 @@ class Output:
     def line(self, text: str = "") -> None:
         """Write one line of the result; with ``-q`` raw into a pipe or a file, for scripts.
 
-        On a terminal it is escaped, and so is what is not valid text. Line ends are always escaped:
+        On a terminal it is escaped, as is text with surrogates. Line ends are always escaped:
         a name must not add a line to a list that a script reads.
         """
         is_text = not any("\ud800" <= character <= "\udfff" for character in text)
@@ -89,7 +89,7 @@ class Output:
     def warning(self, text: str) -> None:
         """Write a warning about something that did not fail (``-q`` does not hide it).
 
-        With ``json`` it becomes part of the document.
+        With ``json`` it becomes part of the document, or of the error.
         """
         if self.json:
             self._warnings.append(text)
@@ -101,8 +101,12 @@ class Output:
         message, hint = _joined(error.message), _joined(error.advice)
         sys.stdout.flush()
         if self.json:
-            record = masked({**error.to_record(), "message": message, "hint": hint})
-            line = json.dumps({"schema_version": SCHEMA_VERSION, "error": record}, default=_plain)
+            fields: dict[str, Any] = {
+                "error": {**error.to_record(), "message": message, "hint": hint}
+            }
+            fields |= {"warnings": self._warnings} if self._warnings else {}
+            document = {"schema_version": SCHEMA_VERSION, **masked(fields)}
+            line = json.dumps(document, default=_plain)
             sys.stderr.write(line.replace("##[", "##\\u005b") + "\n")  # as without_commands
         else:
             sys.stderr.write(without_commands(f"error: {visible(message)}\n"))
@@ -152,7 +156,7 @@ def masked(value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    from flinkish.config import mask_secrets  # a tenth of the time of --help, which needs none
+    from flinkish.config import mask_secrets  # a tenth of the time of --help, which has none
 
     return mask_secrets(text)
 
@@ -196,3 +200,34 @@ def report(error: BaseException, out: Output) -> int:
         )
     out.error(error)
     return error.code
+
+
+def draw(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    out: TextIO,
+    *,
+    styles: Mapping[tuple[int, int], str],
+    rooms: Sequence[int] = (),
+    whole: Collection[str] = (),
+    width: int | None = None,
+) -> None:
+    """Write a table to a terminal.
+
+    ``styles``: rich's styles of cells, by row and column. ``rooms``: the widths of the columns,
+    to which their cells are wrapped; empty: those of the widest cells. ``whole``: the titles of
+    columns whose cells stay in one line. ``width``: that of the terminal, None if it is unknown.
+    """
+    from rich.console import Console  # only on a terminal: its import is slow
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for i, name in enumerate(head):
+        room = rooms[i] if rooms else None
+        drawn.add_column(name, overflow="fold", no_wrap=name in whole, max_width=room)
+    for i, row in enumerate(rows):
+        # As Text: rich interprets markup in plain strings.
+        drawn.add_row(*(Text(visible(t), styles.get((i, j), "")) for j, t in enumerate(row)))
+    plain = not is_terminal(out)
+    Console(file=out, width=width, color_system=None if plain else "auto").print(drawn)

@@ -66,7 +66,7 @@ class OutputReporter:
             copy_log(without_commands(text), sys.stderr)
 
     def stop(self) -> None:
-        """Erase the progress, until there is more."""
+        """Erase the progress; the next report draws it again."""
         if self._status is not None:
             self._status.stop()
             self._status = None

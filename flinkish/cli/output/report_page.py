@@ -1,7 +1,7 @@
 """The report on a directory of savepoints as one page of HTML, which loads nothing. Pure.
 
-All that it shows is escaped (:mod:`flinkish.cli.output.markup`). Its policy lets a browser use its
-own style, and nothing else: no script, no address, no form.
+All that it shows is escaped (:mod:`flinkish.cli.output.markup`). Its content security policy allows
+only its style: no script, no address, no form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flinkish.compat.model import CompatVerdict
 from flinkish.storage import base_name
 from flinkish.units import counted, size_text
 
-#: What a page shows at most of what a savepoint may have any number of.
+#: How many of each a page shows at most: savepoints may have any number of them.
 _CHARTS, _OPERATORS, _QUERIES, _STORES = 40, 200, 5, 8
 
 _CLASSES = {

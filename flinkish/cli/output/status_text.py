@@ -17,7 +17,7 @@ from flinkish.registry.jobs import JobRecord, JobStateChange, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
 
-#: The batches that are drawn, and on a terminal with fewer columns.
+#: The number of batches drawn, the columns that these need, and the number drawn with fewer.
 _BARS, _WIDE, _FEW_BARS = 30, 120, 12
 
 
@@ -56,7 +56,7 @@ def render(description: JobDescription, width: int | None = None) -> list[str]:
     queries = description.queries
     inner = None if width is None else width - 2
     if queries:
-        lines += ["", "QUERIES", *_indented(_query_table(queries, inner))]
+        lines += ["", "QUERIES", *_indented(_query_table(queries, job.state.is_final, inner))]
     batches = _batch_table(queries, inner)
     if batches:
         lines += ["", "LAST BATCHES", *_indented(batches)]
@@ -119,29 +119,36 @@ def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
     return [part for line in lines for part in folded(mask_secrets(line), width, indent=" " * 4)]
 
 
-def _query_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]:
+def _query_table(queries: Sequence[QueryStatus], has_ended: bool, width: int | None) -> list[str]:
+    """Return the queries of a job; ``has_ended`` is the job, maybe without recording their end."""
     rows = [
         (
             query.name,
-            "running" if query.active else ("failed" if query.error else "ended"),
+            _query_state(query, has_ended),
             _number(query.batch_id),
             query.watermark or "-",
-            _rate(query.input_rows_per_second),
-            _rate(query.processed_rows_per_second),
+            "-" if query.active and has_ended else _rate(query.input_rows_per_second),
+            "-" if query.active and has_ended else _rate(query.processed_rows_per_second),
             _number(query.state_rows),
             query.query_id,
         )
         for query in queries
     ]
     head = ("NAME", "STATE", "BATCH", "WATERMARK", "IN/S", "DONE/S", "STATE ROWS", "QUERY ID")
-    # An id is whole or not there: --json has it.
+    # An id is left out rather than shortened: --json has it.
     return table(head, rows, right="2456", width=width, flexible={0: 8}, optional=(7, 5, 4))
+
+
+def _query_state(query: QueryStatus, has_ended: bool) -> str:
+    if query.active:
+        return "lost" if has_ended else "running"
+    return "failed" if query.error else "ended"
 
 
 def _batch_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]:
     """Return how long the last batches took and the rows they read, as bars and as numbers.
 
-    A query whose batches cannot be compared yet is left out.
+    A query with fewer than two batches is left out.
     """
     number = _BARS if width is None or width >= _WIDE else _FEW_BARS
     rows = []

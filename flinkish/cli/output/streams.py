@@ -1,8 +1,8 @@
-"""The standard streams of the command: closed, full, or of a narrow encoding, they cost no work.
+"""The standard streams of the command, which may be closed, full, or of a narrow encoding.
 
 A command's effect comes before its output, so a stream that cannot be written must not end the
-command: what is lost is remembered, and told at the end (:func:`lost`). It imports only what Python
-itself has already loaded, see entry.py.
+command: the failure is remembered, and reported at the end (:func:`lost`). This module imports only
+what Python itself has already loaded, see entry.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # type checkers know this name; importing typing costs st
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
-#: Characters of the output that are kept, to be told where stdout cannot be written.
+#: Characters of the output that are kept, to be reported if stdout cannot be written.
 _KEPT = 4000
 #: 128 + SIGPIPE, what a shell shows for any other tool whose reader has gone.
 READER_GONE = 141
@@ -74,8 +74,8 @@ class Stream:
 def guard() -> None:
     """Replace the standard streams by ones that exist and never raise.
 
-    A closed descriptor is opened on the null device: the next file that is opened, a database
-    perhaps, would get its number else, and what is printed.
+    A closed descriptor is opened on the null device. Otherwise the next file that is opened,
+    perhaps a database, would get its number, and what is printed.
     """
     closed = []
     for number in (0, 1, 2):
@@ -116,7 +116,7 @@ def flush(stream: TextIO) -> None:
 
 
 def _guarded(stream: TextIO | None, number: int, was_closed: bool) -> Any:
-    if stream is None:  # Python leaves a closed descriptor out
+    if stream is None:  # for a descriptor that was closed when Python started
         stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as above
     failure = OSError(errno.EBADF, "it is closed") if was_closed else None
     adapt = getattr(stream, "reconfigure", None)
@@ -124,6 +124,6 @@ def _guarded(stream: TextIO | None, number: int, was_closed: bool) -> Any:
         ascii_only = (stream.encoding or "").lower() in ("ascii", "us-ascii", "ansi_x3.4-1968")
         if ascii_only and not stream.isatty():
             adapt(encoding="utf-8", errors="backslashreplace")  # paths as the disk has them
-        elif stream.errors == "strict":
+        elif stream.errors == "strict" or ascii_only:
             adapt(errors="backslashreplace")
     return Stream(stream, failure)

@@ -25,8 +25,7 @@ def json_document(fields: Mapping[str, Any]) -> str:
 
 def iso_time(seconds: float) -> str:
     """Return seconds since the epoch as UTC ISO-8601 with milliseconds."""
-    whole = int(seconds // 1)
-    millis = int((seconds - whole) * 1000)
+    whole, millis = divmod(round(seconds * 1000), 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{millis:03d}Z"
 
 
@@ -52,7 +51,7 @@ def utc_time(seconds: float | None) -> str:
 def without_commands(text: str) -> str:
     """Return lines for stderr in which GitHub's runner, which reads them, finds no command.
 
-    Its commands are ``::name::`` at the beginning of a line, after blanks, and ``##[name]``
+    A command is ``::name::`` at the beginning of a line, even after blanks, or ``##[name]``
     anywhere.
     """
     if "::" not in text and "##[" not in text:
@@ -110,17 +109,16 @@ def folded(text: str, width: int | None, indent: str = "") -> list[str]:
     whole = visible(text)
     if width is None or width_of(whole) <= width:
         return [whole]
-    from textwrap import wrap
-
-    start = whole[: len(whole) - len(whole.lstrip(" "))]
-    return wrap(
-        whole.lstrip(" "),
-        max(width, len(indent) + 20),
-        initial_indent=start,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    most = max(width, len(indent) + 20)
+    first, *words = whole.lstrip(" ").split(" ")
+    lines, line = [], whole[: len(whole) - len(whole.lstrip(" "))] + first
+    for word in words:  # not by textwrap, which counts characters
+        if word and width_of(line) + 1 + width_of(word) > most:
+            lines.append(line.rstrip(" "))
+            line = indent + word
+        else:
+            line += f" {word}"
+    return [*lines, line.rstrip(" ")]
 
 
 def columns_text(schema: Mapping[str, Any] | None) -> str:

@@ -130,7 +130,7 @@ def _origin(matrix: Matrix) -> str:
 
 
 def _evidence_text(matrix: Matrix, version: Version) -> str:
-    """Return from which releases the answer for a release comes that was not measured itself."""
+    """Return which releases the answer comes from, for a release that was not measured."""
     from flinkish.compat.model import Evidence
 
     level, releases = matrix.evidence(version)
@@ -198,7 +198,7 @@ def table_document(
 ) -> TableDocument:
     """Return several pairs as JSON data: every cell, and one verdict per pair. Pure.
 
-    ``only``: the version from which all of them are, if it is one row of the table.
+    ``only``: the version that all pairs start from, if they are one row of the table.
     """
     document: dict[str, object] = {
         "framework": matrix.framework,

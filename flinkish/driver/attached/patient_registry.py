@@ -119,10 +119,11 @@ class PatientRegistry(Registry):
         *,
         failure: Mapping[str, Any] | None = None,
         exit_status: int | None = None,
+        seen: JobRecord | None = None,
     ) -> JobRecord:
         def write() -> JobRecord:
             return Registry.transition(
-                self, job_id, new, reason, failure=failure, exit_status=exit_status
+                self, job_id, new, reason, failure=failure, exit_status=exit_status, seen=seen
             )
 
         if job_id != self._job.job_id:

@@ -18,8 +18,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.discovery import PIPELINE
 from flinkish.checkpoint.format.names import numbers_among
-from flinkish.driver.plan.restore_environment import qualified
-from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.plan.writer_settings import WriterFacts, qualified
 from flinkish.errors import ProgramFailed
 from flinkish.restore.materialize.new_checkpoint import is_taken
 

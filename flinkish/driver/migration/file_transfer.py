@@ -8,7 +8,7 @@ storage with their own environment and get flinkish as a zip file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -57,7 +57,7 @@ class SparkTransferer:
 
     def carry(
         self, transfers: Iterable[storage.Placing], *, total_bytes: int
-    ) -> Iterator[TransferOutcome]:
+    ) -> Generator[TransferOutcome, None, None]:
         """Carry out transfers: see :class:`flinkish.savepoint.write.transfer.FileTransferer`."""
         iterator = iter(transfers)
         first = next(iterator, None)
@@ -71,16 +71,15 @@ class SparkTransferer:
             target=first.target,
             size=total_bytes,
         )
-        if distributed:
-            ship_package(self._context)
         while distributed and (wave := list(islice(iterator, WAVE))):
             try:
+                ship_package(self._context)
                 outcomes = self._on_executors(wave)
             except Exception as error:
                 # Py4J's and Spark's errors have no common base class. The wave is repeated below.
                 if self._mode == "true":
                     raise _refused(error) from error
-                log(f"the executors could not copy the savepoint's files, the driver does: {error}")
+                log(f"the driver copies the savepoint's files, as the executors failed: {error}")
                 iterator = chain(wave, iterator)
                 distributed = False
                 break

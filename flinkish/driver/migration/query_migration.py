@@ -55,9 +55,8 @@ def told_by_spark(text: str, query: str | None = None) -> FlinkishError:
     """Return the error for a Spark job that failed. Pure.
 
     ``query`` is the one whose state was being rewritten, if it is known. ``text`` is PySpark's: on
-    3.5 a Java stack trace. It can also be only the traceback of the Python worker that failed; that
-    ends in a line of its own: ``OSError: [Errno 28] No space left on device``. An error's cause
-    comes before it.
+    3.5 a Java stack trace. Or it is only the failed Python worker's traceback, whose last line is
+    the error: ``OSError: [Errno 28] No space left on device``. An error's cause comes before it.
     """
     reasons = _RAISED.findall(text) or _JAVA.findall(text) or text.strip().split("\n")
     reason = next(filter(_STORAGE.search, reasons), reasons[0])

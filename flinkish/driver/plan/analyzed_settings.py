@@ -10,27 +10,30 @@ from flinkish.driver.plan.plan_classes import class_name, items
 
 #: Pattern letters that stand for a zone.
 _ZONE_LETTERS = re.compile("[VzOXxZ]")
-#: What an interval has that is not as long everywhere.
+#: Units of an interval whose length varies.
 _CALENDAR = re.compile("year|month|day")
 #: A moment in the text of a type; followed by a colon it is the name of a field.
 _MOMENT = re.compile(r"\b(?:date|timestamp)\b(?!:)")
 _QUOTED = re.compile(r"'[^']*'")
-#: Expressions with a zone that never use it: zones are offsets of whole minutes.
+#: Expressions that have a zone but never use it: zones are offsets of whole minutes.
 _WITHOUT_ZONE = frozenset({"Second", "SecondWithFraction"})
-#: Those that show a field of a time.
+#: Expressions that return a field of a time.
 _FIELDS = frozenset({"Hour", "Minute"})
 _BELOW_MINUTES = frozenset({"MICROSECOND", "MILLISECOND", "SECOND"})
 _BELOW_DAYS = _BELOW_MINUTES | {"MINUTE", "HOUR"}
 _DAY_US = 86_400_000_000
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_WHOLE, "float", "double", "decimal")
-#: What a text may not be convertible to.
-_OF_TEXT = frozenset({*_NUMBERS, "boolean", "date", "timestamp", "timestamp_ntz"})
-#: Arithmetic whose result may not fit its type.
+#: Types to which a cast from a string may fail.
+_OF_TEXT = frozenset({*_NUMBERS, "boolean", "date", "time", "timestamp", "timestamp_ntz"})
+#: The name of a field in the text of a type, and what stands between types.
+_FIELD = re.compile("[^<>,:]+:")
+_BETWEEN_TYPES = re.compile(r"[<>]+|,(?!\d+\))")
+#: Arithmetic that may overflow its type.
 _OVERFLOWS = frozenset({"Add", "Subtract", "Multiply", "UnaryMinus", "Abs"})
 #: Arithmetic that fails on a zero in ANSI mode.
 _DIVIDES = frozenset({"Divide", "IntegralDivide", "Pmod", "Remainder"})
-#: Others that fail in ANSI mode where they are null otherwise.
+#: Other expressions that fail in ANSI mode where they return null otherwise.
 _FAILS = frozenset(
     {
         *("Elt", "ElementAt", "GetArrayItem", "GetTimestamp", "MakeDate", "MakeTimestamp"),
@@ -43,9 +46,9 @@ NOTHING, DATES, ALL = range(3)
 
 
 def needs_zone(name: str, expression: Any, cast: Any, *, times: int) -> bool | None:
-    """Return whether the result depends on the zone: for certain, perhaps, or not (None).
+    """Return True if the result depends on the zone, False if it may, None if it does not.
 
-    ``cast`` is Spark's object ``Cast``; ``times`` says which moments in it reach the result.
+    ``cast`` is Spark's object ``Cast``; ``times`` says which moments in a value reach the result.
     """
     if name == "Cast":
         before, after = expression.child().dataType(), expression.dataType()
@@ -91,7 +94,7 @@ def options_of(holder: Any) -> dict[str, str]:
 
 
 def certain_of(options: Mapping[str, str]) -> bool | None:
-    """Return whether times in text depend on the session's zone, by a reader's options. Pure."""
+    """Return as :func:`needs_zone`, for times in text, by a reader's options. Pure."""
     if "timezone" in options:
         return None
     pattern = options.get("timestampformat")
@@ -110,7 +113,7 @@ def _parsing(expression: Any, pattern: Any) -> bool | None:
     kind = str(expression.children().apply(0).dataType().simpleString())
     if kind.startswith("timestamp"):
         return None if kind == "timestamp" else True
-    if kind == "string":
+    if is_string(kind):
         text = _constant(pattern)
         return None if text is not None and names_zone(text) else True
     return True
@@ -120,11 +123,11 @@ def parses(name: str, expression: Any) -> bool:
     """Return whether an expression uses its formatter, which only text needs."""
     if name not in ("ToUnixTimestamp", "UnixTimestamp"):
         return True
-    return str(expression.children().apply(0).dataType().simpleString()) == "string"
+    return _is_text(expression.children().apply(0).dataType())
 
 
 def _adding(interval: Any) -> bool | None:
-    """Return whether a time and a constant interval need the zone: days do, for summer time."""
+    """Return whether adding an interval to a time needs the zone: days do, for summer time."""
     value = interval.eval(None) if bool(interval.foldable()) else None
     if value is None:
         return None
@@ -149,6 +152,8 @@ def ansi_mode(name: str, expression: Any) -> str | None:
         divisor = expression.children().apply(1)
         value = divisor.eval(None) if bool(divisor.foldable()) else None
         safe = value is not None and str(value).strip("0.") not in ("", "-1", "-")
+        if name == "Divide" and str(expression.dataType().simpleString()).startswith("decimal(38"):
+            safe = False  # a type that was cut to the most digits may overflow
         return None if safe else _mode(expression)
     return _flag(expression) if name in _FAILS and parses(name, expression) else None
 
@@ -164,19 +169,27 @@ def _flag(expression: Any) -> str:
 
 def may_fail(before: str, after: str) -> bool:
     """Return whether a cast between types (Spark's names) may fail in ANSI mode. Pure."""
-    if before == after or after in ("string", "binary"):
+    if before == after or after == "binary" or is_string(after):
         return False
-    if before == "string":
+    if "<" in before:
+        old, new = (_BETWEEN_TYPES.split(_FIELD.sub("", each)) for each in (before, after))
+        return len(old) != len(new) or any(map(may_fail, old, new))
+    if is_string(before):
         return after.partition("(")[0] in _OF_TEXT
-    if before == "timestamp":
-        return after in _WHOLE and after != "bigint"
-    if before.partition("(")[0] not in _NUMBERS:
+    if before.partition("(")[0] not in (*_NUMBERS, "timestamp"):
         return False
     if after.startswith("decimal"):
         return True
+    if before == "timestamp":
+        return after in _WHOLE and after != "bigint"
     if after not in _WHOLE:
-        return False
+        return after == "timestamp" and before in ("float", "double")
     return before not in _WHOLE or _WHOLE.index(before) > _WHOLE.index(after)
+
+
+def is_string(type_: str) -> bool:
+    """Return whether a type is text, by its own text: ``string collate UTF8_LCASE`` is. Pure."""
+    return type_.split(" ")[0] == "string"
 
 
 def is_time(expression: Any) -> bool:
@@ -184,7 +197,7 @@ def is_time(expression: Any) -> bool:
 
 
 def times_in(expressions: Iterable[Any]) -> Iterator[Any]:
-    """Yield the times in Spark's arithmetic of windows, which has each of them several times."""
+    """Yield each timestamp in Spark's window arithmetic, where it occurs repeatedly, once."""
     seen: set[str] = set()
     stack = list(expressions)[::-1]
     while stack:
@@ -208,7 +221,7 @@ def shows_fields(name: str, expression: Any) -> bool:
 
 
 def is_local(expression: Any) -> bool:
-    """Return whether an expression makes a time of a date or of a time without a zone."""
+    """Return whether an expression casts a date or a ``timestamp_ntz`` to a timestamp."""
     is_cast = class_name(expression) == "Cast" and _is_local_type(expression.child())
     return is_cast and str(expression.dataType().simpleString()) == "timestamp"
 
@@ -222,7 +235,7 @@ def has_times(expression: Any) -> bool:
 
 
 def moments(expression: Any) -> int:
-    """Return which moments a value has that the session's settings show or read."""
+    """Return which moments a value has that are formatted or parsed by the session's settings."""
     kinds = moments_of(expression.dataType())
     return ALL if "timestamp" in kinds else DATES if kinds else NOTHING
 
@@ -238,12 +251,12 @@ def moments_in(type_: str) -> frozenset[str]:
 
 
 def shows_zone(written: Any, holder: Any) -> bool:
-    """Return whether text that is written has times in the session's zone."""
+    """Return whether written text has times in the session's zone."""
     return "timestamp" in moments_of(written) and "timezone" not in options_of(holder)
 
 
 def _is_text(*types: Any) -> bool:
-    return any(str(each.simpleString()) == "string" for each in types)
+    return any(is_string(str(each.simpleString())) for each in types)
 
 
 def _constant(expression: Any) -> str | None:

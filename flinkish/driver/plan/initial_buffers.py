@@ -1,8 +1,8 @@
 """The initial values of the buffers of an aggregate function.
 
 A ``DeclarativeAggregate`` has them as expressions, ``initialValues``; an ``ImperativeAggregate``
-puts them into a row, and a ``TypedImperativeAggregate`` makes bytes of them before they reach the
-state (``serializeAggregateBufferInPlace``). The same from Spark 3.5 to 4.3.
+puts them into a row, and a ``TypedImperativeAggregate`` serializes them before they reach the
+state (``serializeAggregateBufferInPlace``). This is the same from Spark 3.5 to 4.3.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def initial_buffers(jvm: Any, function: Any) -> tuple[Initial | None, ...]:
         values = _declared(function)
         if values is None:
             values = _put_into_a_row(jvm, function, count)
-    except (Py4JError, PySparkException):  # a function of the user's may do anything there
+    except (Py4JError, PySparkException):  # a user's function may raise anything
         return (None,) * count
     return tuple(map(_python_value, values))
 

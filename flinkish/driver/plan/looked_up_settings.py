@@ -3,15 +3,15 @@
 Facts used (the classes of Spark 3.5.9 and 4.3.0 that call ``SQLConf``, and the results of
 expressions that ran with both values):
 
-* Some expressions keep the value of the moment when the program made them (``chunkBase64``,
-  ``legacySizeOfNull`` ...), others look it up when they run. Where the optimizer has put a
+* Some expressions keep the value that was set when the program made them (``chunkBase64``,
+  ``legacySizeOfNull`` ...); others look it up when they run. Where the optimizer has put a
   ``StaticInvoke`` in their place, the value kept is one of its arguments.
 * ``JacksonParser`` and ``UnivocityParser`` choose their formatters by the parser policy, for
   timestamps and dates, with and without a pattern.
-* Two decimals whose result needs more than 38 digits lose digits of the fraction
-  (``adjustPrecisionScale``), or overflow: other values, though often of types that look alike.
-* What changes a result's type or the text of an expression is seen there, and is not listed here;
-  nor is what only makes a query fail (``encode`` of characters that a charset lacks).
+* A decimal result that needs more than 38 digits loses digits of the fraction
+  (``adjustPrecisionScale``) or overflows: the values differ, though the types often look alike.
+* Settings that change a result's type or the text of an expression show there, and are not listed
+  here; nor are those that only make a query fail (``encode`` of characters that a charset lacks).
 * ``to_csv`` and ``to_xml`` write moments by the parser policy, and bytes by
   ``binaryOutputStyle`` (4.x); ``split`` with an empty pattern and a
   limit loses the rest of the text with ``truncateForEmptyRegexSplit`` (4.x).
@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.driver.plan.analyzed_settings import is_string
 from flinkish.operators.state_semantics import (
     ANSI,
     COMPLEX_TO_STRING,
@@ -38,15 +39,15 @@ from flinkish.operators.state_semantics import (
     TIMESTAMP_TYPE,
 )
 
-#: Maximum number of digits of a decimal, and of fraction digits that Spark never gives up.
+#: Maximum digits of a decimal, and the number of fraction digits that Spark never gives up.
 _DIGITS, _FRACTION = 38, 6
 _FALLBACK = "spark.sql.legacy.{}.enableDateTimeParsingFallback"
-#: The options of a reader that have the pattern of a time.
+#: The reader options for the pattern of a timestamp or date.
 _PATTERNS = ("timestampformat", "dateformat")
 _SPLIT = "spark.sql.legacy.truncateForEmptyRegexSplit"
 _QUOTED_NULL = "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv"
 _BINARY = "spark.sql.binaryOutputStyle"
-#: How CSV and XML have bytes if the session does not say: ``[FF 00]``.
+#: How CSV and XML write bytes by default: ``[FF 00]``.
 _BINARY_DEFAULT = "HEX_DISCRETE"
 _PYTHON_ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
 #: ``PythonUDF.evalType`` of plain functions: with rows, and with Arrow.
@@ -152,7 +153,7 @@ def parsing(
     yield LookedUp(TIME_PARSER, policy, certain=pattern)
     setting = _FALLBACK.format(format)
     if format != "xml" and "enabledatetimeparsingfallback" not in options:
-        # Without a value Spark falls back where it has no pattern, and as before.
+        # Unset, Spark falls back without a pattern, and with the LEGACY policy.
         given = session(setting) or ""
         known = given.lower() in ("true", "false")
         falls = policy.upper() == "LEGACY" or not pattern
@@ -234,11 +235,11 @@ def _session(setting: str, session: Session, *, certain: bool = True) -> Iterato
 
 
 def _timestamp_type(expression: Any, session: Session) -> Iterator[LookedUp]:
-    """Yield the type of timestamps; not where the program names one that is not the session's."""
+    """Yield the session's type of timestamps, where text is converted to that type."""
     value = session(TIMESTAMP_TYPE)
     kind = str(expression.dataType().simpleString())
     children = expression.children()
-    text = not children.isEmpty() and str(children.apply(0).dataType().simpleString()) == "string"
+    text = not children.isEmpty() and is_string(str(children.apply(0).dataType().simpleString()))
     if value is not None and text and _TIMESTAMP_TYPES.get(value.upper()) == kind:
         yield LookedUp(TIMESTAMP_TYPE, value, certain=False)
 
@@ -256,5 +257,5 @@ def _digits(name: str, expression: Any) -> Iterator[LookedUp]:
 
 def _text_of_complex(cast: Any) -> bool:
     kind = str(cast.child().dataType().simpleString())
-    text = str(cast.dataType().simpleString()) == "string"
+    text = is_string(str(cast.dataType().simpleString()))
     return text and kind.startswith(("array<", "map<", "struct<"))

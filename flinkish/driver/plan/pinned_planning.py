@@ -5,8 +5,8 @@ Facts used:
 * ``OffsetSeqMetadata.setSessionConf``: the settings that the offset log pins go into the session. A
   setting that the log of an older Spark lacks gets the value it had in that Spark (4.x: keys of
   ``dropDuplicates`` in the old order, nullable outputs ...).
-* ``StreamExecution`` (4.1 on): the number of state partitions has its own key, which the log
-  records as that of the shuffle partitions.
+* ``StreamExecution`` (4.1 on): the number of state partitions has its own key, but the log records
+  it under that of the shuffle partitions.
 * ``MicroBatchExecution.logicalPlan`` (4.3): the keys of ``dropDuplicates`` are put into the order
   that the log pins, overriding the analyzer's (``ResolveDeduplicate``).
 """

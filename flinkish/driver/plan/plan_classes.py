@@ -1,7 +1,7 @@
 """Access to Spark's plan classes and plan trees through Py4J, across Spark versions.
 
-Every access to a JVM object is a round trip, and so is each part of a dotted name behind ``jvm``
-(``getattr(jvm, "a.b.C")`` is one) and each object that Python lets go of. A plan of twelve
+Every access to a JVM object is a round trip, and so is each part of a dotted name after ``jvm``
+(``getattr(jvm, "a.b.C")`` is one) and each object that Python releases. A plan of twelve
 operators takes thousands of them, so classes are looked up once and trees are read once.
 """
 

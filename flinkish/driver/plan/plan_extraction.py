@@ -94,8 +94,8 @@ class PlannedSource(Identified):
 class PlannedQuery:
     """The operators of a query.
 
-    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys; the same token
-    in two places, also of two queries, is one DataFrame with a uid that is used twice.
+    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys; a token in two
+    places, even in two queries, means that one DataFrame with a uid is used twice.
     ``operators`` are the stateful ones, by ordinal. ``notes`` are sentences for the user, such as
     those on uids that occur more than once. ``sources`` are in the order of Spark's offset log.
     """
@@ -351,8 +351,8 @@ def _uids(
             named.append(None)
     uids = distinguish(named)
     notes = [
-        f"the DataFrame with uid {first[1]!r} is used more than once: each place is an operator of "
-        f"its own, this one has the uid {uid!r}"
+        f"the DataFrame with uid {first[1]!r} is used more than once: each place is a separate "
+        f"operator; this one has the uid {uid!r}"
         for first, uid in zip(named, uids, strict=True)
         if first is not None and uid != first[1]
     ]
@@ -362,7 +362,7 @@ def _uids(
 def _sink_uid(query_name: str | None, uids: Iterable[str | None]) -> str | None:
     """Return the uid of the sink: the query's name, with a suffix if an operator has that uid.
 
-    A sink keeps no state, so it is the one that changes.
+    A sink keeps no state, so its uid is the one that changes.
     """
     if query_name is None:
         return None

@@ -48,7 +48,7 @@ PASSING = ALIASES | {
     "WithCTE",
 }
 _AGGREGATION = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
-#: The functions of the user's whose state may be typed (:mod:`flinkish.state`).
+#: Nodes of user functions whose state may be typed (:mod:`flinkish.state`).
 _MAY_BE_TYPED = frozenset(
     {
         "FlatMapGroupsInPandasWithState",
@@ -80,7 +80,7 @@ STATEFUL: dict[str, frozenset[str]] = {
     "TransformWithStateInPySpark": _TRANSFORM_WITH_STATE,
 }
 _INDEX_TAG = "flinkish.index"
-#: The tags on the top of what one call of the program has made, in a session of either kind.
+#: The tags on the top node that one call of the program has made, in a classic or Connect session.
 _STEPS = ("dataset_id", PLAN_ID)
 
 

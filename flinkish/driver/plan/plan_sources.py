@@ -7,7 +7,7 @@ Facts used (``MicroBatchExecution.logicalPlan``, Spark 3.5 to 4.3):
   collected where they are defined: once however often they are used, and unused ones too.
 * ``toExecutionRelationMap`` and ``v2ToRelationMap``: relations that are equal share one source and
   one directory ``sources/<i>``. If a DataFrame occurs twice, a union keeps its relation as it is; a
-  join makes a new relation for it (``DeduplicateRelations``), and so does its ``_metadata``.
+  join makes a new relation for it (``DeduplicateRelations``), as does a use of ``_metadata``.
 * ``StreamingUtils.getMetadataPath``: where sources have names (Spark 4.2 on, with source evolution
   enabled), the directory is that name, and so is the key in the offset log.
 """
@@ -57,8 +57,8 @@ class Relation:
 def read_relations(jvm: Any, plan: Iterable[ReadNode]) -> tuple[Relation, ...]:
     """Return the sources of an analyzed plan in Spark's order, and tag each for :func:`entry_of`.
 
-    ``plan`` is as Spark starts the query with it, including its WITH clauses, and must not be
-    shared.
+    ``plan`` is the one that Spark starts the query with, including its WITH clauses, and must not
+    be shared.
     """
     key = tag_key(jvm, _ENTRY_TAG)
     nameable = find_class(jvm, f"{_CATALYST}.streaming.HasStreamingSourceIdentifyingName")

@@ -64,7 +64,7 @@ class Steps:
 
     def edges(self) -> list[tuple[int, int | None, bool]]:
         """Return edges as (source, target, chainable); the target None is the sink."""
-        #: Operators that flow out of a node, and whether nothing has redistributed them since.
+        #: Operators whose output leaves a node, and whether nothing has redistributed it since.
         out: list[list[tuple[int, bool]]] = [[] for _ in self._nodes]
         edges: list[tuple[int, int | None, bool]] = []
         for position in range(len(self._nodes) - 1, -1, -1):
@@ -193,10 +193,10 @@ def match_stateful(
     if len(ways) != 1:
         ours = ", ".join(nodes[p].name for p in stateful) or "none"
         theirs = ", ".join(f"{op.node.ordinal} {op.node.kind}" for op in physical) or "none"
-        why = "do not fit" if not ways else "fit in more than one way"
+        match, how = ("match", " in more than one way") if ways else ("do not match", "")
         raise Incompatible(
-            f"the stateful operators of the analyzed plan ({ours}) {why} those that Spark would "
-            f"run ({theirs})",
+            f"the stateful operators of the analyzed plan ({ours}) {match} those that Spark would "
+            f"run ({theirs}){how}",
             hint="split the query into simpler steps, or report it with the query's explain()",
         )
     return nodes, dict(zip(ways[0], physical, strict=True))

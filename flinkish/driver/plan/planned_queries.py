@@ -9,8 +9,12 @@ from flinkish.connectors.registry import source_connector
 from flinkish.connectors.sources import NewSource, normal_path
 from flinkish.driver.connectors.sinks import resolve, with_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
-from flinkish.driver.plan.restore_environment import qualified
-from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
+from flinkish.driver.plan.writer_settings import (
+    WriterFacts,
+    own_location,
+    qualified,
+    why_not_savepointable,
+)
 from flinkish.errors import TableError
 from flinkish.messages.queries import OperatorStatus
 from flinkish.operators.graph import OperatorNode

@@ -42,7 +42,7 @@ def stores_in_files(directory: str) -> tuple[StoreInfo, ...]:
     except (OSError, CheckpointFormatError) as error:
         raise Incompatible(
             f"this Spark writes its state metadata in an unknown form: {error}",
-            hint="see which versions of Spark flinkish supports",
+            hint="see which versions of Spark flinkish supports: flinkish compat",
         ) from error
     return tuple(infos)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +23,7 @@ from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.sources import ask
 from flinkish.driver.connectors.table import SinkPlace, Table
 from flinkish.driver.log import log
-from flinkish.driver.plan.writer_settings import output_of
+from flinkish.driver.plan.writer_settings import output_of, qualified
 from flinkish.errors import (
     ConsentNeeded,
     Corrupt,
@@ -52,9 +50,6 @@ from flinkish.restore.plan.starts import (
     judge_writers,
 )
 from flinkish.restore.recipe import Recipe
-
-#: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*))?(?P<path>.*)")
 
 
 class DriverRestoreEnvironment:
@@ -109,7 +104,7 @@ class DriverRestoreEnvironment:
             if taken is not None:
                 return taken
         job_at = None
-        if offer.live and _is_own(offer.query.sink, new.sink):
+        if offer.live and _is_own(offer.query.sink, new.sink, new.session):
             job_at = newest_planned_batch(offer.origin.root)  # read after the sink, so never older
         query = Continuation(
             recipe.batch_id,
@@ -120,6 +115,7 @@ class DriverRestoreEnvironment:
             replays_planned=recipe.replays_planned and not offer.live,
             has_planned_state=recipe.takes_planned_state,
             job_at=job_at,
+            writes_elsewhere=_is_other(offer.query.sink, new.sink, new.session),
         )
         return judge_sink(position, query, mode)
 
@@ -198,7 +194,7 @@ class DriverRestoreEnvironment:
         offer: RestorableQuery,
         at_ms: int | None = None,
     ) -> SourceAnswer | None:
-        """Return what is there of what a source reads, and its offsets at a time if asked for."""
+        """Return what still exists of a source's input, and its offsets at a time if asked for."""
         gone_on = partial(self._gone_on, offer)
         question = SourceQuestion(new.session, source, saved, offer, gone_on, at_ms)
         return ask(question, offline=self._offline)
@@ -236,7 +232,7 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatu
 
 
 def start_status(sink: NewSink, session: Any, query_id: str | None) -> SinkStatus | None:
-    """Return the newest batch that a sink records, up to which it skips, if it records one."""
+    """Return the newest batch that a sink records, up to which it skips; None if it has none."""
     kind, target = (sink.format or "parquet").lower(), sink.table or sink.path or ""
     if sink.unreadable:
         return SinkStatus(kind, target, by_query_id=True, unreadable=sink.unreadable)
@@ -278,8 +274,8 @@ def _since(
 ) -> tuple[Drift, RollbackTarget | None]:
     """Return foreign commits to a table since the savepoint, and the rollback if requested.
 
-    A table without commits of the saved query that is not the one in the savepoint is another
-    table. The table of a running job is taken as the job will leave it.
+    A table that has no commits of the saved query, and is not the one in the savepoint, counts as
+    another table. The table of a running job is taken as the job will leave it.
     """
     newest = reading.newest_batch
     ahead = newest is not None and newest > batch_id
@@ -287,7 +283,7 @@ def _since(
     if offer.live or (recorded is None and newest is None):
         back = rollback_target(table.history(), *saved) if ahead else None
         return Drift(), back
-    # Delta keeps the number of a batch that was undone, Iceberg has none then.
+    # Delta keeps the number of a batch that was undone; Iceberg has none then.
     had = min(newest, saved[1]) if newest is not None and reading.skips_after_rollback else None
     commits = table.history(back_to=recorded)
     since = drift(commits, *saved, had)
@@ -303,36 +299,28 @@ def _since(
 
 
 def recorded_version(sink: Mapping[str, Any], table_id: str) -> int | None:
-    """Return the version of a table that a savepoint recorded, if it did, and of this table."""
+    """Return the version that a savepoint recorded for this table; None if it recorded none."""
     version = sink.get("table_version")
     return version if type(version) is int and sink.get("table_id") == table_id else None
 
 
-def _is_own(saved: Mapping[str, Any], sink: NewSink) -> bool:
+def _is_own(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
     """Return whether a query writes to the place that the saved query wrote to."""
     if sink.table is not None and saved.get("table") == sink.table:
         return True
+    return has_path_of(saved, sink, session)
+
+
+def has_path_of(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
+    """Return whether a sink has the path of a saved one, which is as the program wrote it."""
     path = saved.get("path")
     if path is None or sink.path is None:
         return False
-    return storage.same_place(str(path), sink.path)
+    path = str(path) if session is None else str(qualified(str(path), session))
+    return storage.same_place(path, sink.path)
 
 
-def qualified(path: str | None, session: Any) -> str | None:
-    """Return a path with the file system that Spark would write to, unless that is local.
-
-    A URL without a host, such as ``hdfs:///out``, gets that of the default file system, as in
-    Hadoop's ``Path.makeQualified``; it stays as it is where the default is another one.
-    """
-    if path is None or path.startswith("file:"):
-        return path
-    url = _URL.fullmatch(path)
-    if url is not None and url["host"]:
-        return path
-    default = str(session._jsc.hadoopConfiguration().get("fs.defaultFS") or "").rstrip("/")
-    if url is not None:
-        same_scheme = default.lower().startswith(f"{url['scheme'].lower()}://")
-        return f"{default}/{url['path'].lstrip('/')}" if same_scheme else path
-    if default.startswith("file:") or not default:
-        return os.path.abspath(path)
-    return default + "/" + path.lstrip("/")
+def _is_other(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
+    """Return whether a query writes to another place than the saved query; False if unknown."""
+    places = (saved.get("path"), sink.path), (saved.get("table"), sink.table)
+    return any(None not in pair for pair in places) and not _is_own(saved, sink, session)

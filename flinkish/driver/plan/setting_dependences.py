@@ -10,7 +10,7 @@ Facts used (Spark 3.5 to 4.3):
   DataFrame, not that of the query's start.
 * ``window`` and ``session_window`` count from 1970 in UTC: they need no zone.
 * Formatters and the readers of files look their settings up when the query runs, and so do
-  Python functions, but for those that get rows (they show times in the zone of their process).
+  Python functions, except those that get rows (they show times in the zone of their process).
 * An attribute keeps its ``exprId`` through a plan, so its definitions lead down to the sources.
 """
 
@@ -65,7 +65,7 @@ _BY_NAME = frozenset({"avro", "orc", "parquet", "xml"})
 _PARSERS = {"CsvToStructs": "csv", "JsonToStructs": "json", "XmlToStructs": "xml"}
 #: What the optimizer's calls invoke in place of an expression that writes text.
 _EVALUATORS = {f"{name}Evaluator": format for name, format in WRITERS.items()}
-#: Python functions that get times as the session's zone shows them are all but those of rows.
+#: ``evalType`` of Python functions on rows; all others get times in the session's zone.
 _OF_ROWS = 100
 #: Expressions that turn errors into nulls in any mode.
 _TRIES = frozenset({"TryEval"})
@@ -96,10 +96,10 @@ class _Need:
 class DependenceReader:
     """Determines on which settings the expressions of one query depend.
 
-    ``defined`` has the expressions that define an attribute, by its number, of every plan of the
-    query; ``columns`` those of file sources, by the number of their attribute. ``setting`` returns
-    the session's value of a setting, or None if this Spark does not know it; ``text`` an expression
-    as the program wrote it.
+    ``defined`` has the expressions that define each attribute in any plan of the query, by its
+    number; ``columns`` the columns of file sources, by the number of their attribute. ``setting``
+    returns the session's value of a setting, or None if this Spark does not know it; ``text`` an
+    expression as the program wrote it.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class DependenceReader:
     def of(self, part: str, expression: Any, *, finds: bool) -> Iterator[Dependence]:
         """Yield what an expression depends on, down to the columns of the sources.
 
-        ``part`` names the part of the state that it gives, for messages. With ``finds`` state is
-        looked up or dropped by it: it is a key, or the event time.
+        ``part`` names the part of the state that it gives, for messages. With ``finds`` it is a
+        key or the event time, by which state is looked up or dropped.
         """
         from py4j.protocol import Py4JError
 
@@ -133,7 +133,7 @@ class DependenceReader:
             needs = self._needs(expression, times=ALL)
         except Py4JError as error:
             log(f"{part}: the settings that it depends on are not known: {error}")
-            self._known.clear()  # what was being read then looks as if it needed nothing
+            self._known.clear()  # attributes being read look as if they needed nothing
             needs = tuple(self._every())
         for need in needs:
             if need.setting == CASE_SENSITIVE and not finds:
@@ -167,7 +167,7 @@ class DependenceReader:
             inner = self._all(items(expression.children()), times=times)
             return tuple(need for need in inner if need.setting != ANSI)
         replaced = self._replaceable is not None and self._replaceable.isInstance(expression)
-        if replaced and name not in WRITERS:  # what replaces these shows nothing of them
+        if replaced and name not in WRITERS:  # their replacement does not show these
             own = self._looked_up(name, expression)
             inner = self._needs(expression.replacement(), times=times)
             return tuple(dict.fromkeys([*own, *inner]))
@@ -176,7 +176,7 @@ class DependenceReader:
             # The arithmetic of a window is Spark's; its time is the program's.
             return self._all(times_in(children), times=ALL)
         if shows_fields(name, expression) and is_local(children[0]):
-            # Made a time in the zone and shown in it again: the zone has no effect.
+            # Converted to a time in the zone and back: the zone has no effect.
             inner = self._all([*items(children[0].children()), *children[1:]], times=ALL)
             parser = [n for n in self._own(name, expression, times=times) if n.setting != TIME_ZONE]
             return tuple(dict.fromkeys([*parser, *inner]))
@@ -275,7 +275,7 @@ class DependenceReader:
             yield _Need(TIME_ZONE, str(zone.get()), self._text(call), certain=True)
 
     def _written(self, format: str, expression: Any, holder: Any, written: Any) -> Iterator[_Need]:
-        """Yield what an expression needs that writes text, with the options of ``holder``."""
+        """Yield what a text-writing expression needs, with the options of ``holder``."""
         settings = writing(
             format,
             options_of(holder),

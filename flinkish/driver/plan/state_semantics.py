@@ -76,7 +76,7 @@ class MeaningReader:
         self._jvm = jvm
         #: The defining expressions by attribute: one, or for sliding windows one for each window.
         self._definitions: dict[int, list[Any]] = {}
-        #: The same of every plan.
+        #: All defining expressions by attribute, of every plan.
         self._every: dict[int, list[Any]] = {}
         self._read: dict[int, ReadColumn] = {}
         #: Attributes whose names Spark generated.
@@ -260,12 +260,12 @@ class MeaningReader:
 
         With ``follow``, the origins of the columns replace their names.
         """
-        text = str(expression.sql())
+        named: dict[str, str] = {}
         for attribute in items(expression.references().toSeq()):
-            new = self._origin(attribute) if follow else self._name(attribute)
-            old = rf"(?<![\w.`]){re.escape(str(attribute.sql()))}(?![\w`])"
-            text = re.sub(old, new.replace("\\", r"\\"), text)
-        return _short(without_zones(text))
+            old = str(attribute.sql())
+            if named.get(old, old) == old:  # two inputs may have columns of one name
+                named[old] = self._origin(attribute) if follow else self._name(attribute)
+        return _short(without_zones(_renamed(str(expression.sql()), named)))
 
     def _name(self, attribute: Any) -> str:
         """Return the program's name for an attribute; for one without a name its definition."""
@@ -333,15 +333,15 @@ def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> Stat
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Incompatible(
             f"this Spark writes the properties of transformWithState in an unknown form: {error}",
-            hint="see which versions of Spark flinkish supports",
+            hint="see which versions of Spark flinkish supports: flinkish compat",
         ) from error
     return replace(meaning, traits={**meaning.traits, **traits})
 
 
 def _aliases(node: Any) -> list[Any]:
-    """Return the aliases among a node's expressions; in the text of each is ``AS``."""
+    """Return the aliases among a node's expressions; the text of each contains ``AS``."""
     expressions = node.expressions()
-    if " AS " not in str(expressions.mkString(", ")):  # a lazy sequence has no text of its own
+    if " AS " not in str(expressions.mkString(", ")):  # toString of a lazy sequence lacks them
         return []
     return [each for each in items(expressions) if class_name(each) == "Alias"]
 
@@ -360,15 +360,26 @@ def _delay_ms(node: Any) -> int | None:
 
 def _partial(aggregation: Any) -> Any:
     """Return the partial aggregation below the one that is saved."""
-    lowest = node = aggregation
+    above = lowest = node = aggregation
     while node.children().size() == 1:
         node = node.children().apply(0)
         name = str(node.getClass().getSimpleName())
+        if "StateStoreSave" in name:
+            return above  # the lowest is the final aggregation of the operator below
         if not _BETWEEN.search(name):
             break
         if "Aggregate" in name:
-            lowest = node
+            above, lowest = lowest, node
     return lowest
+
+
+def _renamed(text: str, named: Mapping[str, str]) -> str:
+    """Return SQL with other names, or definitions, of its columns, each replaced once. Pure."""
+    if not named:
+        return text
+    columns = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
+    pattern = rf"(?<![\w.`])(?:{columns})(?![\w`])"
+    return re.sub(pattern, lambda column: named[column.group()], text)
 
 
 def _short(text: str) -> str:

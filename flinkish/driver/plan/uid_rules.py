@@ -42,7 +42,7 @@ class Planning:
             raise InvalidConfiguration(
                 f"state.migration is {migration!r}", hint="it takes eager or lazy"
             )
-        #: Whether values of typed state are written again when the program touches them.
+        #: Whether values of typed state are migrated only when the program accesses them.
         self.migrates_lazily = migration == "lazy"
         self._modules = options.get("engine.snapshot-modules")
         self._planned: dict[str, PlannedQuery] = {}
@@ -151,8 +151,7 @@ def snapshot_modules(configured: str | None) -> tuple[str, ...]:
     """Return the modules whose classes are imported if a savepoint names them.
 
     ``configured`` is ``engine.snapshot-modules``, separated by commas. None means the program
-    itself, and what is importable from its directory and from what was sent with it, as opposed to
-    what is installed.
+    itself and the modules in its directory or sent with it, but not installed ones.
     """
     if configured is not None:
         names = [name.strip() for name in configured.split(",")]
@@ -167,13 +166,14 @@ def _is_installed(entry: str) -> bool:
     import pyspark
 
     path = os.path.abspath(entry or os.getcwd())
+    # "data" is the prefix of Python, below which a program may be too: <venv>/app.
     homes = {
-        *sysconfig.get_paths().values(),
+        *(place for name, place in sysconfig.get_paths().items() if name != "data"),
         *site.getsitepackages(),
         site.getusersitepackages(),
         os.path.dirname(os.path.dirname(pyspark.__file__)),
     }
-    home = os.environ.get("SPARK_HOME")
-    return any(path == each or path.startswith(f"{each}{os.sep}") for each in homes) or bool(
-        home and path.startswith(os.path.abspath(home) + os.sep)
-    )
+    spark = os.environ.get("SPARK_HOME")
+    if spark:  # a program may be in another of its directories: work-dir in Spark's own images
+        homes |= {os.path.join(os.path.abspath(spark), name) for name in ("python", "jars")}
+    return any(path == each or path.startswith(f"{each}{os.sep}") for each in homes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +47,13 @@ class WriterFacts:
     def async_progress(self) -> bool:
         """True when the query tracks its progress asynchronously."""
         return self.options.get("asyncprogresstrackingenabled", "false").lower() == "true"
+
+    def writes_like(self, other: WriterFacts) -> bool:
+        """Return whether both write to the same place in the same way."""
+        mine, others = (
+            (each.format, each.path, each.table, each.options) for each in (self, other)
+        )
+        return mine == others
 
     def copy(self) -> WriterFacts:
         """Return a copy of the facts; the writer may be used for another query later."""
@@ -176,7 +185,7 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
 def _place_to_be(table: str, session: Any) -> str | None:
     """Return where Spark puts the files of a table that it makes; None if a catalog decides that.
 
-    So ``SessionCatalog.defaultTablePath`` does (3.5 to 4.3).
+    The same as ``SessionCatalog.defaultTablePath`` (3.5 to 4.3).
     """
     *outer, name = table.replace("`", "").lower().split(".")
     catalog = session.catalog
@@ -187,5 +196,36 @@ def _place_to_be(table: str, session: Any) -> str | None:
         with table_errors(table, "its catalog"):
             database = catalog.getDatabase(outer[0] if outer else catalog.currentDatabase())
     except TableError:
-        return None  # of another catalog, or the program is about to be told
+        return None  # of another catalog, or Spark is about to report it
     return f"{str(database.locationUri).rstrip('/')}/{name}"
+
+
+#: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*))?(?P<path>.*)")
+
+
+def qualified(path: str | None, session: Any) -> str | None:
+    """Return a path with the file system that Spark would write to, unless that is local.
+
+    A URL without a host, such as ``hdfs:///out``, gets that of the default file system, as in
+    Hadoop's ``Path.makeQualified``; it stays as it is if the default has another scheme. A relative
+    path starts at the working directory of the default file system, such as ``/user/NAME``.
+    """
+    if path is None or path.startswith("file:"):
+        return path
+    url = _URL.fullmatch(path)
+    if url is not None and url["host"]:
+        return path
+    hadoop = session._jsc.hadoopConfiguration()
+    default = str(hadoop.get("fs.defaultFS") or "").rstrip("/")
+    if url is not None:
+        same_scheme = default.lower().startswith(f"{url['scheme'].lower()}://")
+        return f"{default}/{url['path'].lstrip('/')}" if same_scheme else path
+    if default.startswith("file:") or not default:
+        return os.path.abspath(path)
+    if path.startswith("/"):
+        return f"{default}/{path.lstrip('/')}"
+    if not path or ":" in path.partition("/")[0]:
+        return path  # no path for Hadoop, which raises an error
+    relative = session._jvm.org.apache.hadoop.fs.Path(path)
+    return str(relative.getFileSystem(hadoop).makeQualified(relative).toString())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
 
 from flinkish.driver.log import log
 from flinkish.driver.plan.writer_settings import why_not_savepointable
@@ -33,6 +35,7 @@ from flinkish.errors import (
     NoCommittedBatch,
     NotSavepointable,
     ProgramFailed,
+    RegistryError,
     WrongState,
     from_record,
     quoted_path,
@@ -45,7 +48,8 @@ from flinkish.savepoint.format.contents import (
 )
 
 _POLL = 0.1  # seconds
-#: How often a query is looked at before it counts as busy.
+_PAUSE = 1.0  # seconds between attempts to record an outcome
+#: The number of looks after which a query counts as busy.
 _LOOKS = 5
 
 
@@ -75,9 +79,13 @@ class Actions:
         self._cancel_grace = cancel_grace
         self._limit = TimeLimit(savepoint_timeout, math.inf)  # of the request that is carried out
 
-    def perform(self, request: Request) -> None:
-        """Carry out ``request`` and write its result or error into the registry."""
+    def perform(self, request: Request, closed: threading.Event) -> None:
+        """Carry out ``request`` and write its result or error into the registry.
+
+        Raises RegistryError if it could not be written before ``closed`` was set.
+        """
         registry = self._runtime.registry
+        write: Callable[[], object]
         do = {
             RequestKind.SAVEPOINT: self._savepoint,
             RequestKind.STOP: self._stop,
@@ -89,7 +97,7 @@ class Actions:
                     self._limit = limit_of(request, self._savepoint_timeout, now=registry.now())
                     in_flight.enter_context(self._when_started(request))
                 else:
-                    self._runtime.restore_gate.end_or_open()  # one that is held cannot end
+                    self._runtime.restore_gate.end_or_open()  # a held query cannot end
                     in_flight.enter_context(self._runtime.in_flight())
                 if self._runtime.ending is not None:
                     raise WrongState(f"the job is ending ({self._runtime.ending.value})")
@@ -97,7 +105,7 @@ class Actions:
             except FlinkishError as error:
                 log(f"request {request.request_id} ({request.kind.value}) failed: {error.message}")
                 error.data.setdefault("job_id", request.job_id)
-                registry.fail(request.request_id, error.to_record())
+                write = partial(registry.fail, request.request_id, error.to_record())
             except Exception as error:  # noqa: BLE001 - see below
                 # This is the boundary of the agent: any error must reach the client, and the job
                 # must continue.
@@ -105,14 +113,35 @@ class Actions:
                 wrapped = _ours(error)
                 wrapped.data.setdefault("job_id", request.job_id)
                 wrapped.message = f"{request.kind.value} failed: {wrapped.message}"
-                registry.fail(request.request_id, wrapped.to_record())
+                write = partial(registry.fail, request.request_id, wrapped.to_record())
             else:
-                registry.complete(request.request_id, result)
+                write = partial(registry.complete, request.request_id, result)
+            self._record(write, in_flight, closed)
+
+    def _record(
+        self, write: Callable[[], object], in_flight: ExitStack, closed: threading.Event
+    ) -> None:
+        """Write the outcome of a request, even if the registry is unavailable for a while.
+
+        A request without an outcome would keep all later ones from being served.
+        """
+        while True:
+            try:
+                write()
+            except RegistryError as error:
+                if closed.is_set():
+                    raise
+                log(f"registry: {error.message}")
+            else:
+                return
+            if self._runtime.launch.external is not None:
+                in_flight.close()  # such a program does not wait for the registry
+            closed.wait(_PAUSE)
 
     def _when_started(self, request: Request) -> AbstractContextManager[None]:
         """Wait until the program has started its queries, and keep it from starting others.
 
-        A savepoint is of the job: it waits for the queries that the program is starting.
+        A savepoint covers the whole job: it waits for the queries that the program is starting.
         """
         reporter = RequestReporter(self._runtime, request)
         while (in_flight := self._runtime.try_in_flight()) is None:
@@ -194,7 +223,7 @@ class Actions:
                 raise _too_late(info, self._limit)
             return self._result(info, left, "quiesce")
         except BaseException as error:
-            if draining:  # later rows are late for it
+            if draining:  # all later rows would be late for it
                 self._runtime.fail(_undrained(error))
             else:
                 self._runtime.resume(active, forget_ends)
@@ -213,7 +242,7 @@ class Actions:
         except GivenUp as error:
             if not (self._limit.is_asked and self._limit.is_over):
                 raise
-            # The batch had what was left of the limit, which would read as a limit of its own.
+            # The batch only got what was left of the limit: name the whole limit instead.
             raise GivenUp(
                 f"a running batch did not end within the {self._limit.seconds:g} s of the request",
                 hint=self._limit.advice,
@@ -256,7 +285,9 @@ class Actions:
     ) -> FlinkishError:
         """Keep a native savepoint in place of the canonical one, and return ``error`` extended."""
         log(f"no canonical savepoint: {error.message}")
-        what = f"no canonical savepoint could be made, and the job continues: {error.message}"
+        drains = _wanted(request).drain  # the job cannot continue then
+        continues = "" if drains else ", and the job continues"
+        what = f"no canonical savepoint could be made{continues}: {error.message}"
         facts = {}
         try:
             path = self._write(request, queries, trigger, FORMAT_NATIVE, left).path
@@ -266,7 +297,8 @@ class Actions:
         else:
             kept, facts = f"; a native savepoint is kept at {path}", {"savepoint": path}
             hint = f"{error.hint}; " if error.hint else ""
-            hint += "end the job with -type native, or run it from there: "
+            hint += "" if drains else "end the job with -type native, or "
+            hint += "run it from there: "
             hint += f"flinkish run -s {quoted_path(path)}"
         return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
 
@@ -293,9 +325,8 @@ class Actions:
     ) -> tuple[list[ManagedQuery], tuple[LeftOut, ...]]:
         """Wait for queries that have not committed a batch yet, as they have nothing to save.
 
-        Returns the queries that have committed one, and for the result those left out because they
-        ended without a commit, or have no input while others have committed, or because the program
-        has not started them since the restore.
+        Returns the queries that have committed one, and those left out: they ended without a
+        commit, have no input while others have committed, or have not been started in this job.
         """
         reporter = RequestReporter(self._runtime, request)
         ended: list[ManagedQuery] = []
@@ -392,7 +423,7 @@ def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommi
 
 def _is_idle(query: ManagedQuery) -> bool:
     """Return whether a query waits for input."""
-    # One that waits looks for input every 10 ms, and is in a trigger while it looks.
+    # A waiting query looks for input every 10 ms, and is in a trigger while it looks.
     for _ in range(_LOOKS):
         if not (spark_jvm.in_trigger(query.jsq) or spark_jvm.has_input(query.jsq)):
             return True

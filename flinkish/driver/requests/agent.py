@@ -17,7 +17,7 @@ from flinkish.launch.restart_strategy import failed_state
 from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 
-#: The variable by which a JVM tells the Python that it starts where it is (``PythonRunner``).
+#: The variable with the port of the JVM that has started this Python (``PythonRunner``).
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
 _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
@@ -27,9 +27,8 @@ class Agent:
     """Serves one job until :meth:`close`.
 
     ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
-    may continue after its job was stopped or cancelled. ``let_go`` is called when it has continued
-    for longer, instead of interrupting it: the process is not flinkish's. Such a driver never ends
-    by flinkish.
+    may continue after its job was stopped or cancelled. If it continues for longer, ``let_go``
+    is called instead of interrupting it: flinkish did not start the process, and never ends it.
     """
 
     def __init__(
@@ -74,6 +73,9 @@ class Agent:
         last = 0.0
         while not self._closed.wait(_POLL):
             try:
+                if self._runtime.ending is not None:
+                    self._watch_the_end()
+                    return
                 marker = registry.changes_marker()
                 now = time.monotonic()
                 if marker == seen and now - last < _FULL_POLL:
@@ -81,10 +83,9 @@ class Agent:
                 seen, last = marker, now
                 request = registry.claim(self._runtime.job_id)
                 while request is not None:
-                    self._actions.perform(request)
+                    self._actions.perform(request, self._closed)
                     if self._runtime.ending is not None:
-                        self._watch_the_end()
-                        return
+                        break
                     request = registry.claim(self._runtime.job_id)
             except RegistryError as error:
                 # The registry may be unavailable for a while (PostgreSQL restarts); the job
@@ -98,7 +99,7 @@ class Agent:
     def _beat(self) -> None:
         while not self._closed.wait(self._interval):
             if self._is_orphaned():
-                self._lost()
+                leave_without_jvm(self._runtime)
             try:
                 state = self._runtime.report()
                 if (state.is_final or self._is_replaced()) and not self._closed.is_set():
@@ -107,7 +108,7 @@ class Agent:
                 log(f"registry: {error.message}")
             except Exception:  # noqa: BLE001 - logged; a heartbeat must not end the job
                 if self._is_orphaned():
-                    self._lost()
+                    leave_without_jvm(self._runtime)
                 if self._closed.is_set() or self._runtime.session.is_stopped:
                     continue
                 # Spark did not answer: log it, the next heartbeat asks again.
@@ -117,23 +118,14 @@ class Agent:
         return self._parent is not None and os.getppid() != self._parent
 
     def _is_replaced(self) -> bool:
-        """Return whether the registry names another driver for the job, which was started since."""
+        """Return whether the registry has a newer driver for the job, or waits for one."""
         job = self._runtime.registry.job(self._runtime.job_id)
         if job.state is JobState.RESTARTING:
             return True
         return self._driver is not None and job.driver != self._driver
 
-    def _lost(self) -> None:
-        error = jvm_lost()
-        log(error.message)
-        registry = self._runtime.registry
-        registry.abandon(self._runtime.job_id, error.to_record())
-        state = failed_state(self._runtime.launch.options)
-        registry.transition(self._runtime.job_id, state, error.message, failure=error.to_record())
-        os._exit(1)
-
     def _disowned(self, state: JobState) -> None:
-        """End the driver, because the registry has a final state for its job.
+        """End the driver, because the registry has a final state or a newer driver for its job.
 
         A reader that could not see this driver has declared the job lost. Another job may already
         run from its savepoint, so this one must not continue.
@@ -162,9 +154,21 @@ class Agent:
         finish_now(self._runtime)
 
 
-def jvm_lost() -> DriverLost:
-    """Return the error of a driver whose JVM was killed or crashed."""
-    return DriverLost("the Spark JVM of the driver is gone (killed or crashed)")
+def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> None:
+    """End a driver whose JVM was killed or crashed: record it, if the registry can be reached.
+
+    Without the JVM an orderly exit hangs: Py4J's threads would wait for it.
+    """
+    error = DriverLost("the Spark JVM of the driver is gone (killed or crashed)")
+    try:
+        log(f"job failed: {error.message}")
+        runtime.registry.abandon(runtime.job_id, error.to_record())
+        state = failed_state(runtime.launch.options)
+        runtime.registry.transition(runtime.job_id, state, error.message, failure=error.to_record())
+    except RegistryError as unreachable:  # the supervisor, or a reader, will record it
+        log(f"registry: {unreachable.message}")
+    finally:
+        leave(1)
 
 
 def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> None:

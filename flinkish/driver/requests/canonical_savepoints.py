@@ -106,7 +106,7 @@ def save_canonical(
                     transferer=transferer,
                 )
             except Exception as error:
-                if watch.stopped is not None:  # jobs of a cancelled group end with it
+                if watch.stopped is not None:  # the error is only that of the cancelled jobs
                     raise watch.stopped from error
                 raise
     return replace(info, duration=round(monotonic() - started, 3))

@@ -1,9 +1,8 @@
 """Drain the queries of a job that is being stopped: emit results that wait for the watermark.
 
-As ``flink stop --drain`` (MAX_WATERMARK): after its last batch each query runs one more, over the
+Like ``flink stop --drain`` (MAX_WATERMARK): after its last batch each query runs one more, over the
 same offsets, with the watermark at its maximum. Input that has arrived since is not read. A drained
-query treats all later rows as late, so its savepoint is for the record, or for a program that
-starts again with later input; a restore warns.
+query treats all later rows as late, so its savepoint is for the record only; a restore warns.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _POLL = 0.1
 def check_drainable(queries: Sequence[ManagedQuery]) -> None:
     """Refuse to drain if a query has a batch that was planned and not committed.
 
-    Such a batch is run again first, with its own watermark. Raises WrongState.
+    Spark would run such a batch first, with its own watermark. Raises WrongState.
     """
     for query in queries:
         committed = newest_committed_batch(query.checkpoint)
@@ -53,8 +52,8 @@ def drain(
 ) -> list[str]:
     """Run the last batch of each quiesced query that has a watermark; return their names.
 
-    All queries have ended at a batch boundary, with a committed batch. ``deadline`` is by
-    ``time.monotonic``. ``interrupted`` is called during the wait and raises to end it.
+    All queries have ended at a batch boundary, with a committed batch. ``deadline`` is a
+    ``time.monotonic`` value. ``interrupted`` is called during the wait and raises to end it.
 
     Raises FlinkishError if a batch failed, or took too long. Some queries may be drained by then:
     none may be resumed.
@@ -77,7 +76,7 @@ def drain(
 
 
 def _write_entry(query: ManagedQuery, batch: int) -> None:
-    """Write the entry of the batch after the newest committed one, which is ``batch``."""
+    """Write the entry of the batch after ``batch``, the newest committed one."""
     name = f"{OFFSETS}/{batch}"
     data = storage.read_bytes(storage.join(query.checkpoint, name))
     following = storage.join(query.checkpoint, OFFSETS, str(batch + 1))
@@ -91,7 +90,7 @@ def _run_once(
     deadline: float,
     interrupted: Callable[[], None],
 ) -> None:
-    """Start the query for exactly this batch, which was written, and wait for its end."""
+    """Start the query for exactly this planned batch, and wait for its end."""
     runtime.run_once(query)
     while not spark_jvm.has_ended(query.jsq):
         interrupted()

@@ -2,7 +2,7 @@
 
 A savepoint covers the whole job. A query that ended before it committed a batch, or has found no
 input for its first one, has no state, and the others are saved without it. If a query did commit
-and its checkpoint has no commit any more, the state that a savepoint must hold is lost: no
+but its checkpoint no longer has a commit, the state that a savepoint must hold is lost: no
 savepoint is made, and the error names the query and the reason.
 """
 
@@ -27,7 +27,7 @@ from flinkish.driver.requests.canonical_savepoints import save_canonical
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import Corrupt, StorageError, WrongState
+from flinkish.errors import Corrupt, RegistryError, StorageError, WrongState
 from flinkish.messages.requests import LeftOut, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import Request
 from flinkish.savepoint.format import digests
@@ -192,7 +192,10 @@ class RequestReporter:
         now = time.monotonic()
         if force or now >= self._next:
             self._next = now + self._INTERVAL
-            self._registry.progress(self._request_id, dict(self._facts))
+            try:
+                self._registry.progress(self._request_id, dict(self._facts))
+            except RegistryError as error:  # the savepoint matters more
+                log(f"registry: {error.message}")
 
 
 def with_topics(
@@ -200,7 +203,7 @@ def with_topics(
 ) -> list[dict[str, Any]]:
     """Return the records of a query's sources, with the identities of their topics.
 
-    A later restore recognises by these that a topic was recreated
+    From these a later restore sees that a topic was recreated
     (:mod:`flinkish.connectors.kafka.reading`). They are left out if the broker cannot be reached.
     """
     if planned is None:
@@ -220,7 +223,7 @@ def with_topics(
 
 
 def ended_without_commit(query: ManagedQuery) -> bool:
-    """Return whether ``query`` has ended without a commit, so that it never has anything to save.
+    """Return whether ``query`` has ended without a commit, and so has nothing to save.
 
     Raises Corrupt when its commits are lost.
     """
@@ -230,7 +233,7 @@ def ended_without_commit(query: ManagedQuery) -> bool:
 def has_committed(query: ManagedQuery) -> bool:
     """Return whether ``query`` has committed a batch.
 
-    Raises Corrupt if it has, and its checkpoint has no commit.
+    Raises Corrupt if it has, but its checkpoint has no commit.
     """
     if newest_committed_batch(query.checkpoint) is not None:
         return True
@@ -285,12 +288,13 @@ def left_out(
 ) -> tuple[LeftOut, ...]:
     """Return the names of the queries that are not in the savepoint, with the reason.
 
-    Raises WrongState when no query is left.
+    Raises WrongState if there is no query to save.
     """
     names = {query.name for query in savable}
     out = tuple(
         LeftOut(query.name, ENDED)
-        if spark_jvm.has_ended(query.jsq)
+        # One that flinkish has ended for this savepoint had no input until then.
+        if spark_jvm.has_ended(query.jsq) and not query.quiesced
         else LeftOut(query.name, NO_INPUT, pending=True)
         for query in queries
         if query.name not in names

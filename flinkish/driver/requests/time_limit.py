@@ -1,4 +1,4 @@
-"""How long a driver waits for a request, in all of its steps together."""
+"""How long a driver waits for a request, over all its steps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ _ADVICE_ASKED = "give it longer with --timeout"
 class TimeLimit:
     """The limit for a savepoint's waits: for queries, first batches, the running batch.
 
-    ``seconds`` is for messages, ``deadline`` by ``time.monotonic``. If the request sets it
-    (``is_asked``), nobody waits for the result afterwards, and a job must not be stopped for it
-    later.
+    ``seconds`` is for messages; ``deadline`` is a ``time.monotonic`` value. After a limit that the
+    request sets (``is_asked``) nobody waits for the result, so the job must not be stopped then.
     """
 
     seconds: float
@@ -37,7 +36,7 @@ class TimeLimit:
     def for_batch(self, most: float) -> float:
         """Return the seconds that a running batch gets to end.
 
-        Without a limit in the request, ``most`` is a limit of its own (:meth:`after`).
+        Without a limit in the request, the batch gets ``most`` in addition (:meth:`after`).
         """
         return max(min(most, self.deadline - time.monotonic()), 0.0) if self.is_asked else most
 
@@ -51,9 +50,9 @@ class TimeLimit:
 def limit_of(request: Request, default: float, *, now: float) -> TimeLimit:
     """Return the limit of a request for a savepoint.
 
-    One that the request sets counts from its creation, because its client counts from there.
+    A limit that the request sets counts from its creation, as its client counts from then.
 
-    ``default`` is in seconds, if the request sets no limit. ``now`` is the time of the registry.
+    ``default`` is in seconds, for a request without a limit. ``now`` is the registry's time.
     """
     assert request.savepoint is not None, request.kind
     asked = request.savepoint.timeout

@@ -1,4 +1,4 @@
-"""What ran in a checkpoint last, and what has changed since of a query that continues in it."""
+"""The last run in a checkpoint, and what has changed since in a query that continues there."""
 
 from __future__ import annotations
 

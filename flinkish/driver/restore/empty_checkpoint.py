@@ -1,4 +1,4 @@
-"""A checkpoint with a committed batch that read nothing, after which a query continues to count.
+"""A checkpoint with a committed batch that read nothing, from which a query counts its batches.
 
 For a new query over a file sink that has batches already (``--sink-ahead rebase``). Spark continues
 from it as from one of its own: each source has no position (``-``), and starts as in a new query;

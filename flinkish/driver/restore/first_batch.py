@@ -1,9 +1,9 @@
-"""The first batch of a restored query: not before all state has an owner, only with the right plan.
+"""The first batch of a restored query: held until all state has an owner, then checked.
 
 A restored query is held at the event of its start, before it has read its logs, until the program
 has started the other queries whose state is in the savepoint: nothing has been processed if one is
-missing. The progress lock would not do, as Spark takes it to plan a batch and to commit one: a
-batch that the savepoint has as planned is run without it, up to its commit (4.3.0).
+missing. The progress lock would not be enough: Spark takes it to plan and to commit a batch,
+but runs a batch that is already planned in the savepoint without it, up to its commit (4.3.0).
 
 Then, before the first batch can commit, the ordinals of Spark's real plan are compared with those
 that the state was restored to. Another thread that holds the progress lock (a fair one) keeps the
@@ -42,7 +42,7 @@ class _Look:
 
     def __init__(self, jvm_thread: Any) -> None:
         self._jvm_thread = jvm_thread
-        #: Set when this thread does not take the lock again.
+        #: Set when this thread will not take the lock again.
         self.over = threading.Event()
 
     def wait_until_queued(self, lock: Any) -> None:
@@ -80,7 +80,7 @@ class FirstBatch:
         self._released = threading.Event()
         self._given_up = threading.Event()
         self._seen = threading.Event()
-        #: Whether the query's own thread waits in :meth:`hold`, or has.
+        #: Whether the query's own thread waits, or has waited, in :meth:`hold`.
         self.is_at_start = False
         # Py4J gives each Python thread a JVM thread of its own, and the lock belongs to that one.
         self._thread = threading.Thread(target=self._run, name="flinkish-first-batch", daemon=True)

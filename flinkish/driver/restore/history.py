@@ -30,7 +30,7 @@ def uninstall() -> None:
 
 
 def remember(query_id: str, shift: int) -> None:
-    """Keep a query's shift; before it starts."""
+    """Keep a query's shift; called before the query starts."""
     if shift:
         _shifts[query_id] = shift
 

@@ -50,7 +50,12 @@ class OtherJobs:
     def runs(self, query_id: str) -> Sequence[OtherRun]:
         """Return all other jobs that ever ran a Spark query id."""
         return [
-            OtherRun(job.job_id, self._state_of(job), newest_batch(query), newest_begun(query))
+            OtherRun(
+                job_id=job.job_id,
+                state=self._state_of(job),
+                last_batch=newest_batch(query, query_id),
+                begun_batch=newest_begun(query, query_id),
+            )
             for job, query in self._registry.find_query(query_id)
             if job.job_id != self._job_id
         ]
@@ -68,7 +73,7 @@ class OtherJobs:
         ]
 
     def writers(self) -> Sequence[KnownWriter]:
-        """Return the places that queries of other jobs write to, which have not ended."""
+        """Return the places that queries of other, unfinished jobs write to."""
         return [
             each
             for each in known_writers(self._registry, self._job_id)
@@ -130,7 +135,7 @@ class OtherJobs:
         if writer is None or not may_be_another_directory(writer):
             return False
         position = file_sink_status(sink.format, claim.place, storage)
-        return position is None or is_another_directory(writer, position)
+        return position is not None and is_another_directory(writer, position)
 
     def _writer(self, claim: Claim) -> KnownWriter | None:
         """Return the writer of a claim's place; None for a claim of something else."""
@@ -139,7 +144,7 @@ class OtherJobs:
         return next((w for w in known if (w.job_id, w.query, w.place) == mine), None)
 
     def _state_of(self, job: JobRecord) -> JobState:
-        """Return a job's state; FINISHED also when it was stopped with the savepoint just now.
+        """Return a job's state; FINISHED too if it has just been stopped with the savepoint.
 
         Its driver may still be ending then, as in a handover, and commits nothing more.
         """
@@ -157,29 +162,29 @@ class OtherJobs:
 def _in_use(query: str, claim: Claim, writer: KnownWriter | None) -> ConsentNeeded:
     """Return the refusal of a query whose id or output another job holds."""
     job = claim.job
-    who = f"query '{claim.query}' of job {job.name} ({job.job_id}), which is {job.state.value}"
-    stop = f"stop that job first, with: flinkish stop {job.job_id}"
+    who = f"query '{claim.query}' of the {job.state.value} job {job.name} ({job.job_id})"
+    stop = f"stop that job first, with: flinkish stop {job.job_id}"  # the last, to be copied
     if claim.resource == query_resource(claim.place):
         return ConsentNeeded(
             f"query '{query}' would run with the query id and the batches of {who}: only one run "
             "of a query may be active",
-            hint=f"{stop}; or restore a savepoint of it with -s PATH, under a new query id",
+            hint=f"restore a savepoint of it with -s PATH, under a new query id; or {stop}",
             reasons=["query-in-use"],
         )
     if claim.is_checkpoint:
         return ConsentNeeded(
-            f"query '{query}' would start in the checkpoint {claim.place}, in which {who}, runs: "
-            "only one run of a query may be active",
-            hint=f"{stop}; or give it another checkpointLocation",
+            f"query '{query}' would start in the checkpoint {claim.place}, which {who} "
+            "uses: only one run of a query may be active",
+            hint=f"give it another checkpointLocation; or {stop}",
             reasons=["query-in-use"],
         )
-    ways = [stop, "or write to another path"]
+    ways = ["write to another path"]
     if writer is not None and may_be_another_directory(writer):
         ways.append(NEXT_BATCH)
     return ConsentNeeded(
-        f"query '{query}' would write to {claim.place}, as {who}, does: of two queries on one file "
-        "sink, the output of one is dropped",
-        hint="; ".join(ways),
+        f"query '{query}' would write to {claim.place}, to which {who} writes: of two queries on "
+        "one file sink, the output of one is dropped",
+        hint="; ".join([*ways, f"or {stop}"]),
         reasons=["sink-in-use"],
     )
 
@@ -187,8 +192,9 @@ def _in_use(query: str, claim: Claim, writer: KnownWriter | None) -> ConsentNeed
 def _in_use_here(query: str, claim: Claim) -> ConsentNeeded:
     """Return the refusal of a query whose output another query of the same program writes."""
     return ConsentNeeded(
-        f"query '{query}' would write to {claim.place}, as query '{claim.query}' of the same "
-        "program does, which runs: of two queries on one file sink, the output of one is dropped",
+        f"query '{query}' would write to {claim.place}, to which the running query "
+        f"'{claim.query}' of the same program writes: of two queries on one file sink, the output "
+        "of one is dropped",
         hint="write to another path, or start one after the other has ended",
         reasons=["sink-in-use"],
     )

@@ -126,9 +126,9 @@ class Restorer:
     ) -> Restorer:
         """Return the restorer of a job that is started again, for queries not started before.
 
-        What its earlier drivers restored has an owner. The rest is asked about again: the last
-        driver may have been killed while it held its queries, or before a bounded one had ended.
-        Names in options are not judged again: queries that have had them resume unseen.
+        What its earlier drivers restored has an owner. The rest is checked again: the last driver
+        may have been killed while it held its queries, or before a bounded one had ended. Names in
+        options are not checked again, as queries that have them may resume without this restorer.
 
         Parameters
         ----------
@@ -141,12 +141,12 @@ class Restorer:
         ------
         FlinkishError
             What the job began with cannot be read: the job had claimed it, or it was disposed of,
-            or damaged. Whether the job needs it, :func:`lost_origin` tells.
+            or damaged. :func:`lost_origin` tells whether the job needs it.
         """
         restorer = Restorer(registry, job_id, spec, planning, taken_before(plans))
         restorer._resumed = True
         if spec.job is None and not restorer._offers.is_savepoint:
-            # A directory of checkpoints may have got others since the job ran.
+            # A directory of checkpoints may have gained others since the job ran.
             restorer._agreed = ever_ran(registry, registry.job(job_id))
         restorer._given.update(given)
         return restorer
@@ -209,12 +209,12 @@ class Restorer:
         return frozenset(self._to_roll_back)
 
     def roll_back(self, started: Collection[str]) -> None:
-        """Bring the tables of queries back to the savepoint; TableError if one cannot be.
+        """Bring the tables of queries back to the savepoint; raise TableError if one cannot be.
 
         Parameters
         ----------
         started
-            The queries that Spark has started, and whose start nothing refuses any more.
+            The queries that Spark has started, and whose start can no longer be refused.
         """
         with self._lock:
             for name in self.to_roll_back().intersection(started):
@@ -227,7 +227,7 @@ class Restorer:
             return self._planner.non_restored()
 
     def not_started(self) -> tuple[LeftOut, ...]:
-        """Return the saved queries that the program may start later, as a savepoint lacks them."""
+        """Return the saved queries that a savepoint taken now lacks: they may be started later."""
         if self._agreed:
             return ()
         left = self.non_restored().queries
@@ -309,6 +309,8 @@ class Restorer:
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Delete a claimed savepoint once every restored query has a commit of its own.
 
+        Called by every heartbeat, which never waits for a restore: the next one looks again.
+
         Parameters
         ----------
         committed
@@ -320,11 +322,13 @@ class Restorer:
             or not self._offers.is_savepoint
         ):
             return
-        if not self._agreed and self.non_restored():
-            return
         if self._resumed and not self._given:
             return  # it is not known which queries were restored
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if not self._agreed and self._planner.non_restored():
+                return
             for name, (restored_at, _) in self._given.items():
                 batch = committed.get(name)
                 if batch is None or batch <= restored_at:
@@ -332,6 +336,8 @@ class Restorer:
             if not all(_has_committed(*given) for given in self._given.values()):
                 return
             self._claimed = True
+        finally:
+            self._lock.release()
         # Deleting many files on remote storage takes time, and the heartbeat must not wait for it.
         threading.Thread(target=self._give_up_claimed, name="flinkish-claim").start()
 
@@ -342,7 +348,7 @@ class Restorer:
             self._registry.mark_disposed(path)
         except FlinkishError as error:
             log(
-                f"claimed savepoint {path} is no longer needed, and was not deleted: "
+                f"claimed savepoint {path} is no longer needed, but could not be deleted: "
                 f"{error.message}"
             )
             return
@@ -362,9 +368,9 @@ def _origin(registry: Registry, spec: RestoreSpec) -> JobOrigin | None:
 def lost_origin(
     registry: Registry, job: JobRecord, spec: RestoreSpec, error: FlinkishError
 ) -> LostOrigin | None:
-    """Return what a job began with, and lacks now for queries that it had not started; else None.
+    """Return the lost origin of a job if queries that it had not started may need it, else None.
 
-    What it had started continues in its own checkpoints, and needs nothing of it. A claimed
+    Queries that it had started continue in their own checkpoints, and do not need it. A claimed
     savepoint is deleted only when all of it has an owner.
 
     Parameters
@@ -377,7 +383,8 @@ def lost_origin(
     Raises
     ------
     FlinkishError
-        The error: the job never began, so state without an owner may be left in what it lacks.
+        The error, if it is the registry's, or if the job never began: the lost origin may then
+        have state without an owner.
     """
     if isinstance(error, RegistryError):
         raise error

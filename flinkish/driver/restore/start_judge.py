@@ -1,7 +1,7 @@
-"""The judgement of a query that starts without being restored just now, before Spark is asked.
+"""The judgement of a query that starts without a restore, before Spark is asked to start it.
 
 It looks at what ``run -s`` looks at: the batches of the sink, the query id, other jobs, and what
-has changed of file sources since the checkpoint was written. Decisions are those of
+has changed in file sources since the checkpoint was written. Decisions are those of
 :mod:`flinkish.restore.plan.starts` and :mod:`flinkish.restore.plan.source_plans`.
 """
 
@@ -17,8 +17,12 @@ from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_query, new_sink
-from flinkish.driver.plan.restore_environment import beginning, qualified, start_status
-from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_location
+from flinkish.driver.plan.restore_environment import (
+    beginning,
+    has_path_of,
+    start_status,
+)
+from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_location, qualified
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
@@ -83,8 +87,8 @@ class StartJudge:
         Parameters
         ----------
         location
-            Its checkpoint, which may not exist yet. One whose first batch has another number than 0
-            is made here.
+            Its checkpoint, which may not exist yet. It is created here if its first batch must have
+            another number than 0.
         again
             Whether it continues where the job's last driver left it.
 
@@ -106,8 +110,8 @@ class StartJudge:
         except StorageError as error:
             self._others.take(name, sink, None, session, checkpoint=checkpoint)
             return [checkpoint_not_read(name, location, error).text]
-        # First: where another job is at work, that is what the user has to know. What is judged
-        # after it nobody changes any more: a job that held it has ended.
+        # First, because the user must know of another job at work there. From then on nobody
+        # changes what is judged: a job that held it has ended.
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
@@ -134,7 +138,7 @@ class StartJudge:
 
         judgement = judged(None, None)
         if isinstance(judgement, ConsentNeeded):
-            # For the ways out, and looked up only for them.
+            # Judged again with the runs that the hint names; they are looked up only for it.
             judgement = judged(self._stands(), begun_run(self._registry, self._job, name))
             assert isinstance(judgement, ConsentNeeded)
             raise judgement
@@ -158,13 +162,13 @@ class StartJudge:
         return {} if ran is None else meanings_of(ran.facts)
 
     def _ahead(self, query_id: str, begins: Beginning) -> EarlierRun | None:
-        """Return the job that has continued a query in another checkpoint, the furthest."""
+        """Return the job that has continued a query furthest in another checkpoint."""
         here = begins.checkpoint or ""
         runs = [
             EarlierRun(job.name, job.job_id, batch, query.checkpoint_dir)
             for job, query in self._registry.find_query(query_id)
             if job.job_id != self._job.job_id and not storage.same_place(query.checkpoint_dir, here)
-            if (batch := newest_batch(query)) is not None
+            if (batch := newest_batch(query, query_id)) is not None
         ]
         last = -1 if begins.committed is None else begins.committed
         return max((r for r in runs if r.batch > last), key=lambda r: r.batch, default=None)
@@ -172,8 +176,8 @@ class StartJudge:
     def _moved(self, query_id: str, begins: Beginning) -> EarlierRun | None:
         """Return the newest run of this job's name if it has continued under another query id.
 
-        So it is where an older savepoint was restored. Runs of a name that have nothing to do with
-        each other are not meant: the newest has come from one that ran in this checkpoint.
+        This happens when an older savepoint is restored. Unrelated runs of the name do not count:
+        the newest must descend from one that ran in this checkpoint.
         """
         other = standing(self._registry, self._job.name, but=self._job.job_id)
         if other is None or self._job.state is JobState.RESTARTING:
@@ -207,7 +211,7 @@ class StartJudge:
         reads = sorted(source.signature for source in planned.sources)
         if output is None:
             again = any(is_read_again(each.signature, each.options) for each in planned.sources)
-            return self._wrote_alike(name, reads, sink) if again else None
+            return self._wrote_alike(name, reads, sink, session) if again else None
         if not output.is_table:
             return None
         for job in reversed(self._registry.jobs(name=self._job.name)):
@@ -215,7 +219,7 @@ class StartJudge:
                 continue
             facts = self._registry.facts(job.job_id).get(name)
             queries = {query.name: query for query in self._registry.queries(job.job_id)}
-            if facts is None or _signatures(facts) != reads or not _writes_to(facts, sink):
+            if facts is None or _signatures(facts) != reads or not _writes_to(facts, sink, session):
                 continue
             batch = newest_batch(queries[name])
             if batch is not None and _has_batches(sink, session, queries[name].query_id):
@@ -223,10 +227,12 @@ class StartJudge:
                 return EarlierRun(job.name, job.job_id, batch, place)
         return None
 
-    def _wrote_alike(self, name: str, reads: list[str], sink: NewSink) -> EarlierRun | None:
-        """Return the newest run of this job's name if it has written the same input to such a sink.
+    def _wrote_alike(
+        self, name: str, reads: list[str], sink: NewSink, session: Any
+    ) -> EarlierRun | None:
+        """Return the newest run of this job's name with the same input and the same kind of sink.
 
-        For a sink without batch numbers, whose place is not known; where there is a path, to that.
+        For a sink without batch numbers, whose place is not known; a path must be the same.
         """
         kind = (sink.format or "").lower()
         other = standing(self._registry, self._job.name, but=self._job.job_id)
@@ -238,14 +244,14 @@ class StartJudge:
         if batch is None or facts is None or _signatures(facts) != reads:
             return None
         before = str(facts.sink.get("format", ""))
-        is_there = sink.path is None or _writes_to(facts, sink)
+        is_there = sink.path is None or _writes_to(facts, sink, session)
         if before.lower() != kind or not is_there:
             return None
         place = f"its {sink.format} sink"
         return EarlierRun(other.job.name, other.job.job_id, batch, place, to_table=False)
 
     def _stands(self) -> EarlierRun | None:
-        """Return where the job of this name stands."""
+        """Return where the newest other run of this job's name stands."""
         other = standing(self._registry, self._job.name, but=self._job.job_id)
         if other is None or other.batch is None:
             return None
@@ -271,10 +277,10 @@ class Adviser(StartJudge):
         except RegistryError as error:
             return [f"query '{name}' is not compared with other jobs: {error.message}"]
         except FlinkishError as error:
-            return [f"query '{name}' starts, and flinkish run would refuse it: {error.message}"]
+            return [f"query '{name}' starts, but flinkish run would refuse it: {error.message}"]
 
     def meanings_in(self, location: str, session: Any) -> Mapping[int, StateSemantics]:
-        """Return what is known of the state in a checkpoint, nothing without a registry."""
+        """Return what is known of the state in a checkpoint; nothing without a registry."""
         try:
             return super().meanings_in(location, session)
         except RegistryError:
@@ -284,7 +290,7 @@ class Adviser(StartJudge):
 def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:
     """Return the newest ended run of a job's name if it has begun a query and committed nothing.
 
-    It was ended in the first batch of the query, which its sink may have already.
+    It ended during the first batch of the query, which its sink may have already.
     """
     ended = [
         each
@@ -310,16 +316,16 @@ def _signatures(known: QueryFacts) -> list[str]:
     return sorted(str(source.get("signature")) for source in known.sources)
 
 
-def _writes_to(known: QueryFacts, sink: NewSink) -> bool:
+def _writes_to(known: QueryFacts, sink: NewSink, session: Any) -> bool:
     """Return whether a query wrote to the table of a sink."""
-    table, path = known.sink.get("table"), known.sink.get("path")
+    table = known.sink.get("table")
     if sink.table is not None and table is not None:
         return str(table).lower() == sink.table.lower()
-    return path is not None and sink.path is not None and storage.same_place(str(path), sink.path)
+    return has_path_of(known.sink, sink, session)
 
 
 def _has_batches(sink: NewSink, session: Any, query_id: str) -> bool:
-    """Return whether a table has batches of a query; not if it cannot be read."""
+    """Return whether a table has batches of a query; False if it cannot be read."""
     try:
         table = open_table(SinkPlace(sink.format, sink.path, sink.table), session)
         return (

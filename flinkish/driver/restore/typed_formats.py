@@ -31,7 +31,7 @@ TypedStates = Mapping[int, Mapping[str, ResolvedState]]
 
 
 def typed_states_of(restore: QueryRestore) -> TypedStates:
-    """Return what a restore plan says of the typed states."""
+    """Return what a restore plan says about the typed states."""
     judged = restore.plan.operators if restore.plan is not None else ()
     return {each.operator.node.ordinal: each.typed for each in judged or () if each.typed}
 
@@ -53,7 +53,7 @@ def resolve_in_place(
     Raises
     ------
     Incompatible
-        The program cannot continue with a state, or a newer one wrote a snapshot.
+        The program cannot continue with a state, or a newer program wrote a snapshot.
     Corrupt
         The snapshot of a serializer is damaged.
     """
@@ -93,7 +93,7 @@ def with_restored(planned: PlannedQuery, states: TypedStates) -> PlannedQuery:
 def task_properties(planned: PlannedQuery, states: TypedStates) -> dict[str, str]:
     """Return the local properties that the query's tasks need.
 
-    There is none for an operator whose values are all of the program's own serializers.
+    An operator has none if only the program's own serializers wrote its values.
     """
     properties = {}
     for op in planned.operators:

@@ -46,7 +46,7 @@ class EarlierRun:
 
     @property
     def location(self) -> str:
-        """The checkpoint as Spark takes it."""
+        """The checkpoint as a location for Spark."""
         if storage.is_local(self.checkpoint):
             return f"file://{self.checkpoint}"
         return storage.for_spark(self.checkpoint)
@@ -62,7 +62,7 @@ class EarlierRun:
         return frozenset(names)
 
     def refuse_other(self, name: str, own: str, place: str) -> ConsentNeeded | None:
-        """Refuse an unnamed query that starts at another location than this one, or return None.
+        """Return the refusal of an unnamed query that starts at a different location, or None.
 
         ``name`` is the numbered name that it was given: that of this run. ``own`` is its location
         as the program writes it, ``place`` the normalised form.
@@ -108,13 +108,13 @@ def earlier_runs(registry: Registry, job: JobRecord) -> dict[str, EarlierRun]:
 
 
 def _planned(query: QueryStatus) -> int:
-    """Return the shift in the plan of the restore: facts are recorded a moment after the start."""
+    """Return the shift in the restore plan, for a query without facts yet."""
     row = query.planned
     return row.history.shift if row is not None and row.history is not None else 0
 
 
 def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
-    """Return the run that a query's last status, and what its driver knew of it, describe."""
+    """Return the run that a query's last status and its recorded facts describe."""
     return EarlierRun(
         query.name,
         query.checkpoint_dir,

@@ -1,12 +1,12 @@
 """Complete the log of a file sink up to the batch from which its query resumes.
 
-It is read and written by the sink's own objects in the JVM: so it is found wherever Spark writes,
-with the program's credentials, even if a catalog has placed a new table.
+The sink's own objects in the JVM read and write it, with the program's credentials. So it is found
+wherever Spark writes, even if a catalog has placed a new table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.driver.log import log
 from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import Corrupt, StorageError
+from flinkish.errors import Corrupt, FlinkishError, StorageError
 from flinkish.restore.check.file_sinks import batch_of, keeps_log, missing_entries
 from flinkish.restore.materialize.source_logs import with_other_files
 
@@ -30,16 +30,19 @@ def file_sink_log_ready(
     format: str | None,
     checkpoint: str | None,
     paths: PathMap = NO_MAP,
+    fail: Callable[[FlinkishError], None] | None = None,
 ) -> Iterator[None]:
     """Complete the log of the file sink of query ``name``, which is started inside the block.
 
-    The files in it are mapped by ``paths``, because whoever reads the output finds them by it.
+    The files in it are mapped by ``paths``, because readers of the output find them through it.
 
-    Nothing is done for other sinks, or for a query that starts at batch 0. The query waits until
-    then, and has not planned a batch.
+    Nothing is done for other sinks, or for a query that starts at batch 0. The query waits for
+    this before it plans a batch.
 
     ``format`` is the one that the program passed to ``DataStreamWriter.format``. ``checkpoint`` is
-    where the query's checkpoint is or will be; None if Spark chooses it.
+    where the query's checkpoint is or will be; None if Spark chooses it. ``fail`` is called with
+    the error if the log cannot be completed, and the query then runs no batch; without it, the
+    query runs all the same.
     """
     if not keeps_log(format) or not _may_have_batches(checkpoint):
         yield
@@ -48,12 +51,36 @@ def file_sink_log_ready(
     def complete(jsq: Any) -> None:
         if spark_jvm.is_told_to_end(jsq):
             return  # it was held, and the job's start is refused
-        for note in (map_log(jsq, session, paths) if paths else None, complete_log(jsq)):
-            if note is not None:
-                log(f"query '{name}': {note}")
+        error = make_log_ready(jsq, session, name, paths)
+        if error is not None and fail is not None:
+            spark_jvm.end_after_batch(session._jvm, jsq)
+            fail(error)
 
     with at_start(session, name, complete):
         yield
+
+
+def make_log_ready(jsq: Any, session: Any, name: str, paths: PathMap) -> FlinkishError | None:
+    """Map and complete the log of a query's file sink; return the error if that is not possible.
+
+    Called like :func:`complete_log`, on a thread of Spark's that swallows errors.
+    """
+    try:
+        for note in (map_log(jsq, session, paths) if paths else None, complete_log(jsq)):
+            if note is not None:
+                log(f"query '{name}': {note}")
+    except FlinkishError as error:
+        failure = error
+    except Exception as error:  # noqa: BLE001 - Py4J's, of any storage
+        failure = StorageError(str(error))
+    else:
+        return None
+    failure.message = (
+        f"query '{name}': the log of its file sink cannot be made ready for the next batch, and "
+        f"readers of the output would miss files: {failure.message}"
+    )
+    log(failure.message)
+    return failure
 
 
 def complete_log(jsq: Any) -> str | None:
@@ -69,7 +96,7 @@ def complete_log(jsq: Any) -> str | None:
     committed = execution.commitLog().getLatestBatchId()
     if committed.isEmpty():
         return None
-    # The sink's own log, which keeps the interval that it is asked for here.
+    # The sink's own log: it keeps the compact interval that is read from it here.
     sink_log = spark_jvm.field_of(sink, "fileLog")
     entries = sink_log.fileManager().list(sink_log.metadataPath(), sink_log.batchFilesFilter())
     names = [str(entry.getPath().getName()) for entry in entries]
@@ -88,7 +115,7 @@ def complete_log(jsq: Any) -> str | None:
 
 
 def map_log(jsq: Any, session: Any, paths: PathMap) -> str | None:
-    """Map the files that the log of a query's file sink names, as :func:`complete_log` does it.
+    """Map the files that the log of a query's file sink names; called like :func:`complete_log`.
 
     Files below the sink's own path stay: they were mapped at an earlier start, or written since.
     """
@@ -156,4 +183,4 @@ def _may_have_batches(checkpoint: str | None) -> bool:
     try:
         return storage.is_directory(storage.join(storage.locate(checkpoint), COMMITS))
     except StorageError:
-        return True  # Spark may reach what flinkish does not
+        return True  # Spark may reach storage that flinkish cannot

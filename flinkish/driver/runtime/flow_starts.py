@@ -10,7 +10,7 @@ from flinkish.driver.connect.flows import Flow, next_version
 from flinkish.driver.log import log
 from flinkish.driver.plan.writer_settings import own_location
 from flinkish.driver.restore.restorer import Restorer
-from flinkish.driver.runtime.file_sink_log import complete_log, map_log
+from flinkish.driver.runtime.file_sink_log import make_log_ready
 from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
 from flinkish.driver.runtime.running_query import ManagedQuery
@@ -56,7 +56,7 @@ class FlowStarts:
     def prepare_flow(self, flow: Flow) -> Prepared:
         """Do everything that can be refused before the query of a flow starts.
 
-        The refusal fails the job, unless it would run without flinkish, too.
+        A refusal fails the job, unless the pipeline also runs without flinkish.
         """
         own = own_location(flow.facts, flow.writer._spark)
         try:
@@ -92,7 +92,7 @@ class FlowStarts:
         return settings
 
     def flow_started(self, query: ManagedQuery, *, restored: bool) -> bool:
-        """Take the query of a flow, unless the job is over when no request is in flight any more.
+        """Take the query of a flow when no request is in flight, unless the job is over by then.
 
         The query has planned no batch yet.
         """
@@ -103,12 +103,10 @@ class FlowStarts:
             self._gate.add(query)
         self._on_start()
         if restored:
-            for note in (
-                map_log(query.jsq, query.session, self._paths) if self._paths else None,
-                complete_log(query.jsq),
-            ):
-                if note is not None:
-                    log(f"query '{query.name}': {note}")
+            error = make_log_ready(query.jsq, query.session, query.name, self._paths)
+            if error is not None and not self._is_guest:
+                self._gate.fail(error)
+                return False
         return True
 
     def unknown_flow(self, name: str, handle: Any, why: str) -> None:

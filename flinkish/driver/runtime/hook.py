@@ -9,8 +9,8 @@ They only record the program's calls and leave the decisions to the :class:`Runt
   request that has quiesced its queries still has no result. ``stop`` ends the queries first.
 * ``SparkSession.Builder.getOrCreate`` and ``create``: they refuse a Spark Connect server that is
   not in this process.
-* Of a server in this process: the same classes of the client, and
-  ``SparkConnectClient.execute_command_as_iterator``, by which the run of a pipeline is asked for.
+* With a Connect server in this process: the same classes of the client, and
+  ``SparkConnectClient.execute_command_as_iterator``, which requests the run of a pipeline.
 
 Installed once per process and removable, so that tests can run many jobs in one Spark session.
 """
@@ -145,7 +145,7 @@ class Hook:
     # --- StreamingQuery and its manager -----------------------------------------------------
 
     def _wrap_query(self, cls: type, has_jvm: Callable[[Any], bool] = lambda query: True) -> None:
-        """Wrap a class of queries; one that ``has_jvm`` refuses is asked for itself alone."""
+        """Wrap a class of queries; those without ``has_jvm`` wait and answer as in PySpark."""
         runtime = self._runtime
 
         def make_await(original: Any) -> Any:
@@ -230,10 +230,10 @@ class Hook:
         runtime = self._runtime
 
         @functools.wraps(original)
-        def config(builder: Any, key: str | None = None, value: Any = None, **more: Any) -> Any:
-            options = {**(more.get("map") or {}), str(key): value}
-            _refuse(connect_refusal(options, {}), runtime)
-            return original(builder, key, value, **more)
+        def config(builder: Any, key: str | None = None, *args: Any, **more: Any) -> Any:
+            value = args[0] if args else more.get("value")
+            _refuse(connect_refusal({**(more.get("map") or {}), str(key): value}, {}), runtime)
+            return original(builder, key, *args, **more)
 
         return config
 

@@ -29,15 +29,14 @@ from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.runtime.running_query import ManagedQuery, set_once
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, ProgramFailed
+from flinkish.errors import FlinkishError, ProgramFailed, RegistryError
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 
-#: Seconds after which a stream thread, whose end was requested and then taken back, has ended if it
-#: is going to.
+#: Seconds within which a stream thread may still end after its end was requested and taken back.
 _LEAVING = 0.5
 
 
@@ -177,7 +176,7 @@ class Runtime:
     def run_once(self, query: ManagedQuery) -> None:
         """Start a quiesced query for the one batch that its log has planned; it ends after that.
 
-        It loses its trigger by this, and does not continue afterwards.
+        This replaces its trigger, so it cannot continue afterwards.
         """
         set_once(query.writer, query.gateway_jvm)
         with self._starts.session_settings(query):
@@ -227,7 +226,7 @@ class Runtime:
     # --- what the hook needs ----------------------------------------------------------------
 
     def session_created(self, session: Any) -> None:
-        """Record the session, and once its Spark version and application id."""
+        """Record the session and, the first time, its Spark version and application id."""
         self.session.created(session)
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
@@ -251,25 +250,27 @@ class Runtime:
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Carry out the steps that are due when held queries may run."""
-        self._reports.send()  # with those that were not reported while their tables had to go back
+        self._reports.try_send()  # with those whose tables had to be rolled back first
         self._running_if_started()
 
     def _running_if_started(self) -> None:
         """Make the job RUNNING, once, when the program has started its queries."""
         queries = self.queries()
-        if self._is_running or self.fatal is not None or not queries:
+        started = queries and self.start_phase.is_over and not self.restore_gate.closed
+        if self._is_running or self.fatal is not None or not started:
             return
-        if not self.start_phase.is_over or self.restore_gate.closed:
-            return
-        self._is_running = True
-        self._reports.send()
+        self._is_running = True  # at once: several threads come here
         names = ", ".join(f"'{query.name}'" for query in queries)
         reason = f"{'query' if len(queries) == 1 else 'queries'} {names} started"
-        missing = self.start_phase.missing
-        if missing:
+        if missing := self.start_phase.missing:
             reason += f", {missing} more announced"
             log(f"{reason}; the job counts as running")
-        self.registry.transition(self.job_id, JobState.RUNNING, reason)
+        try:
+            self._reports.send()
+            self.registry.transition(self.job_id, JobState.RUNNING, reason)
+        except RegistryError as error:
+            self._is_running = False  # the next heartbeat tries again
+            log(f"registry: {error.message}")
 
     def _program_waits(self) -> None:
         """Do what follows when the program starts no other query for now."""
@@ -309,13 +310,10 @@ class Runtime:
         return self._gate.appears_active(query)
 
     def before_session_stop(self) -> None:
-        """Let the request in flight finish, and end the queries, before the program stops Spark.
-
-        Spark would interrupt them in the middle of a batch.
-        """
+        """Let the request in flight finish, and end the queries, before the program stops Spark."""
         self.program_ended()
         self._gate.settle()
-        self.end_queries()
+        self.end_queries()  # Spark would interrupt them in the middle of a batch
         self.report()
         self.session.before_stop()
 
@@ -341,7 +339,7 @@ class Runtime:
 
 
 def _has_left(query: ManagedQuery) -> bool:
-    """Return whether the run of a quiesced query has ended, after the time that this may take."""
+    """Return whether the run of a quiesced query has ended; wait as long as that may take."""
     deadline = time.monotonic() + _LEAVING
     while not spark_jvm.has_ended(query.jsq):
         if time.monotonic() > deadline:

@@ -35,7 +35,7 @@ class JobSession:
         self.ended_before_queries = False  # the program ended, or stopped Spark, while they ran
 
     def created(self, session: Any) -> None:
-        """Record the session, and once its Spark version and application id."""
+        """Record the session and, the first time, its Spark version and application id."""
         self._session, self.is_stopped, self.ended_before_queries = session, False, False
         if not self._is_recorded:
             self._is_recorded = True
@@ -57,7 +57,7 @@ class JobSession:
         return False
 
     def failed_query(self) -> tuple[str, str] | None:
-        """Return name and error of a query whose newest run failed, or None."""
+        """Return the name and error of a query whose newest run failed, or None."""
         if self.is_stopped:
             return self._failed_before_stop
         for query in self._queries():
@@ -80,7 +80,7 @@ class JobSession:
             stop_hard([q.jsq for q in running])
 
     def before_stop(self) -> None:
-        """Note that the program stops Spark: what it knows of the queries is lost then."""
+        """Note that the program stops Spark, which then forgets its queries."""
         self._failed_before_stop = self.failed_query()
         self.is_stopped = True
 

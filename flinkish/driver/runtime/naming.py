@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.discovery import directory_name
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import ConsentNeeded
+from flinkish.storage import same_place
+
+if TYPE_CHECKING:
+    from flinkish.driver.plan.writer_settings import WriterFacts
+    from flinkish.driver.runtime.running_query import ManagedQuery
 
 
 class Names:
@@ -23,6 +31,8 @@ class Names:
         self._reserved: set[str] = set()
         self._by_location: dict[str, str] = {}
         self._runs: dict[str, int] = {}
+        #: Whose each directory is: two names may give the same one (``a/b``, ``a b``).
+        self._owners: dict[str, str] = {}
 
     def given(self, name: str) -> str:
         """Record a name that the program chose, and return it."""
@@ -54,7 +64,7 @@ class Names:
             return name
 
     def directory(self, name: str, *, fresh: bool) -> str:
-        """Return the checkpoint directory for a new run of ``name``.
+        """Return the checkpoint directory for a new run of ``name``, which no other name has.
 
         ``fresh`` is True for the first run, and if the previous run ended well: a new start under
         the same name is then another query to Spark (it would get a temporary checkpoint). A query
@@ -63,9 +73,11 @@ class Names:
         with self._lock:
             if fresh:
                 self._runs[name] = self._runs.get(name, 0) + 1
-            run = self._runs.setdefault(name, 1)
-        safe = directory_name(name)
-        return os.path.join(self._root, safe if run == 1 else f"{safe}-{run}")
+            run = self._runs.get(name, 1)
+            while self._owners.setdefault(_run_directory(name, run), name) != name:
+                run += 1
+            self._runs[name] = run
+        return os.path.join(self._root, _run_directory(name, run))
 
     def knows(self, location: str) -> bool:
         """Return whether an unnamed query is known by this location."""
@@ -82,14 +94,48 @@ class Names:
     ) -> None:
         """Continue the numbering from the run of ``name`` in an earlier driver of the job.
 
-        ``places`` are the spellings of the program's own location of that query: there it is the
-        same query, in whichever order the queries start. With ``reserved`` no query without its own
-        location gets this name.
+        ``places`` are the spellings of the query's own location: a query that starts there gets
+        this name, in whatever order the queries start. With ``reserved``, no query without a
+        location of its own gets this name.
         """
-        start = os.path.basename(checkpoint.rstrip("/"))
+        above, start = os.path.split(checkpoint.rstrip("/"))
         rest = start.removeprefix(f"{directory_name(name)}-")
         with self._lock:
             self._runs[name] = int(rest) if rest != start and rest.isdigit() else 1
+            if same_place(above, self._root):
+                self._owners.setdefault(start, name)
             self._by_location.update(dict.fromkeys(places, name))
             if reserved:
                 self._reserved.add(name)
+
+
+def _run_directory(name: str, run: int) -> str:
+    """Return the name of the directory for one run of a query. Pure."""
+    safe = directory_name(name)
+    return safe if run == 1 else f"{safe}-{run}"
+
+
+def retried_name(queries: Iterable[ManagedQuery], facts: WriterFacts, writer: Any) -> str | None:
+    """Return the name of the failed query that an unnamed one without own location continues.
+
+    None if no such query has failed. Raises ConsentNeeded if it may be one of several.
+    """
+    failed = [
+        query
+        for query in queries
+        if query.generated_name
+        and "checkpointlocation" not in query.facts.options
+        and spark_jvm.error_of(query.jsq) is not None
+    ]
+    same = [query for query in failed if query.writer is writer] or failed
+    if len(same) > 1:
+        same = [query for query in same if query.facts.writes_like(facts)]
+        if len(same) != 1:
+            names = ", ".join(f"'{query.name}'" for query in failed)
+            raise ConsentNeeded(
+                f"an unnamed query starts, and several unnamed ones have failed: {names}; it "
+                "may continue any of them",
+                hint="name the queries with queryName",
+                reasons=["query-unknown"],
+            )
+    return same[0].name if same else None

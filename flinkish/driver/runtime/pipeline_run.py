@@ -1,9 +1,10 @@
-"""The run of a declarative pipeline: its flows are planned before it, and seen when they start.
+"""The run of a declarative pipeline: flows are planned before it, and taken when they start.
 
 The program asks the server for the run (``PipelineCommand.StartRun``). The server starts the
-queries of the flows itself, a flow after those whose tables it reads, each until it has read what
-is there. So all flows are planned, and restored, before the run is asked for. A query is held at
-the event of its start while a request is in flight, and ends there if the job is over by then.
+queries of the flows itself, a flow after those whose tables it reads, each until it has read the
+available input. So all flows are planned, and restored, before the run is asked for. A query is
+held at the event of its start while a request is in flight, and ends there if the job is over by
+then.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class PipelineRun:
             yield from begin()
 
     def hold(self) -> None:
-        """Start no other flow, as those that run are about to end without having read all."""
+        """Let no other flow start, as those that run are about to end without having read all."""
         execution = self._execution()
         if execution is not None:
             spark_jvm.field_of(execution, "concurrencyLimit").drainPermits()
@@ -118,7 +119,7 @@ class PipelineRun:
     # --- before the run -----------------------------------------------------------------------
 
     def _prepared(self, job: FlowJob, flows: Sequence[Flow]) -> dict[str, Prepared]:
-        """Prepare all flows. If one is refused, no checkpoint is left for Spark to take instead."""
+        """Prepare all flows; if one is refused, remove restored checkpoints, or Spark uses them."""
         prepared: dict[str, Prepared] = {}
         try:
             for flow in flows:
@@ -171,7 +172,7 @@ def run_asked_for(client: Any, command: Any) -> PipelineRun | None:
 
 
 class NotStarted:
-    """Stands for the JVM's query of a flow whose turn has not come: one that has ended."""
+    """Stands in for the JVM's query of a flow whose turn has not come; it seems to have ended."""
 
     def getClass(self) -> NotStarted:
         return self

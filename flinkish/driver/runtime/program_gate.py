@@ -22,7 +22,7 @@ _AWAIT_SLICE = 3600.0  # seconds; any value works, as waits are renewed
 
 
 class ProgramGate:
-    """The job's queries, the requests in flight, for which it makes the program wait, and its end.
+    """The job's queries, its end, and the requests that the program waits for.
 
     ``ending`` is the final state of the job once its program ends, if a stop or cancel has set it;
     ``fatal`` is the error that fails the job. The condition ``changed`` guards this state, and the
@@ -138,7 +138,7 @@ class ProgramGate:
         return self._by_run.get(str(query._jsq.runId().toString()))
 
     def _rebind(self, query: Any) -> bool:
-        """Point ``query`` at the current run of its query; return whether it was an older one."""
+        """Point ``query`` at the current run of its query; return whether it had an older one."""
         with self.changed:
             managed = self._managed(query)
             if managed is None or managed.run_id == str(query._jsq.runId().toString()):

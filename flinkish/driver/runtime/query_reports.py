@@ -1,7 +1,7 @@
-"""What a driver reports of its job's queries, and the names and claims that they hold.
+"""What a driver reports about its job's queries, and the names and claims that they hold.
 
 A query that is being started takes its name and its claims before Spark knows it, so reports must
-not speak for its earlier run meanwhile.
+leave out its earlier run meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flinkish.driver.runtime.running_query import (
     what_lasts,
 )
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, UsageError
+from flinkish.errors import FlinkishError, RegistryError, UsageError
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState
@@ -51,7 +51,7 @@ class QueryReports:
         self._to_roll_back = to_roll_back
         self._fail = fail
         self._lock = threading.Lock()
-        #: Names of the queries that are being started: their last reports are those of runs before.
+        #: Names of the queries that are being started: their last reports are of earlier runs.
         self._starting: list[str] = []
 
     def statuses(self) -> list[QueryStatus]:
@@ -83,15 +83,24 @@ class QueryReports:
                     query.recorded = described
         return state, statuses
 
+    def try_send(self) -> bool:
+        """Send, and return whether the registry has taken it; if not, the next heartbeat sends."""
+        try:
+            self.send()
+        except RegistryError as error:  # the job continues
+            log(f"registry: {error.message}")
+            return False
+        return True
+
     @contextmanager
     def starting(self, name: str, session: Any) -> Iterator[list[Any]]:
         """Start query ``name`` inside the block, which appends Spark's handle of it.
 
-        Before, the queries that have ended are reported: what they held is free for this one. Its
-        own claims are released if Spark does not start it.
+        The queries that have ended are reported first, which frees what they held. The claims of
+        this one are released if Spark does not start it.
 
-        Raises UsageError if a query of the name runs in another session; Spark only checks the
-        names of its own.
+        Raises UsageError if the name is taken (:meth:`_is_taken`); Spark checks names only within a
+        session.
         """
         with self._lock:
             if self._is_taken(name, session):
@@ -113,7 +122,7 @@ class QueryReports:
             self._starting.remove(name)
 
     def _is_taken(self, name: str, session: Any) -> bool:
-        """Return whether a query of another session has the name, and runs or is being started."""
+        """Return whether a query being started, or one running in another session, has the name."""
         if name in self._starting:
             return True
         own = session._jsparkSession
@@ -130,7 +139,7 @@ class QueryReports:
             return
         try:
             self._registry.claim_resources(self._job_id, name, [])
-        except FlinkishError as error:  # what kept the query from starting is what counts
+        except FlinkishError as error:  # why the query has not started matters more
             log(f"query '{name}' has not started, and may still hold its output: {error.message}")
 
 

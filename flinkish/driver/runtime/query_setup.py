@@ -12,9 +12,8 @@ from flinkish import storage
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import log
 from flinkish.driver.plan.plan_extraction import PlannedQuery
-from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.uid_rules import Planning
-from flinkish.driver.plan.writer_settings import WriterFacts, own_location
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location, qualified
 from flinkish.driver.restore import history
 from flinkish.driver.restore.restorer import Restorer
 from flinkish.driver.restore.start_judge import StartJudge
@@ -26,7 +25,7 @@ from flinkish.driver.restore.typed_formats import (
     with_restored,
 )
 from flinkish.driver.runtime.earlier_runs import EarlierRun
-from flinkish.driver.runtime.naming import Names
+from flinkish.driver.runtime.naming import Names, retried_name
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured
@@ -101,13 +100,17 @@ class Preparer:
             reserved = bool(run.own)
             self._names.resume(run.name, run.checkpoint, run.places, reserved=reserved)
 
-    def name_of(self, facts: WriterFacts, session: Any) -> str:
+    def name_of(self, facts: WriterFacts, session: Any, writer: Any = None) -> str:
         """Return the name of a query that is about to start; unnamed ones get one.
+
+        ``writer`` is what starts it: the writer of a failed query starts that query again.
 
         Raises ConsentNeeded if an unnamed query would be given the checkpoint of another.
         """
         if facts.query_name is None:
-            return self._generated(own_location(facts, session), session)
+            own = own_location(facts, session)
+            retried = None if own is not None else retried_name(self._queries(), facts, writer)
+            return self._generated(own, session, retried)
         return self._names.given(str(facts.query_name))
 
     def prepare(
@@ -120,7 +123,7 @@ class Preparer:
     ) -> Prepared:
         """Do everything that can be refused before Spark starts the query.
 
-        ``name`` is from :meth:`name_of`. ``place`` replaces that of all queries.
+        ``name`` is from :meth:`name_of`. ``place`` replaces the one for all queries.
 
         Raises FlinkishError if the uids break the rules, or the restore or the start is refused,
         and AnalysisException if Spark does not support the query.
@@ -148,7 +151,7 @@ class Preparer:
         assert location is not None
         return self._admitted(placed, facts, session, location, again=False)
 
-    def _generated(self, own: str | None, session: Any) -> str:
+    def _generated(self, own: str | None, session: Any, retried: str | None) -> str:
         """Return the name of a query that the program does not name.
 
         Raises ConsentNeeded if a query of another location had the name in the job's last driver.
@@ -156,7 +159,7 @@ class Preparer:
         place = own
         if own is not None and not self._names.knows(own):
             place = storage.one_name(str(qualified(own, session)))
-        name = self._names.generate(place, self._retried())
+        name = self._names.generate(place, retried)
         run = self._earlier.get(name)
         if run is not None and own is not None and place is not None:
             refusal = run.refuse_other(name, own, place)
@@ -266,7 +269,7 @@ class Preparer:
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
             if own is not None and place is not None:
-                # Whoever starts the program again looks for it there, maybe on another host.
+                # A later start of the program, maybe on another host, looks for it there.
                 directory = place(storage.locate(str(qualified(own, session))))
                 location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
@@ -291,14 +294,6 @@ class Preparer:
         return self._continued(
             replace(prepared, location=location if own is None else None), meanings
         )
-
-    def _retried(self) -> str | None:
-        """Return the name of an unnamed query without own location whose newest run failed."""
-        for query in self._queries():
-            unnamed = query.generated_name and "checkpointlocation" not in query.facts.options
-            if unnamed and spark_jvm.error_of(query.jsq) is not None:
-                return query.name
-        return None
 
     def _is_fresh(self, name: str) -> bool:
         """Return whether a new run of ``name`` starts with a new checkpoint.
@@ -328,7 +323,7 @@ class Preparer:
 def own_place(own: str, beside: str) -> str:
     """Return where a restored checkpoint goes: to the program's own location, or beside it.
 
-    ``beside`` is added to the name of a location that has something already.
+    ``beside`` is appended to the name of a location that is not empty.
     """
     own = own.rstrip("/")
     return f"{own}-{beside}" if is_taken(own) else own
@@ -339,7 +334,7 @@ def _as_spark_takes_it(directory: str) -> str:
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
-    """Return the refusal of another query under the name of one that resumes elsewhere."""
+    """Refuse a query under the name of one that has resumed elsewhere, or return None."""
     if first is not None and (first == own or storage.same_place(first, own)):
         return None
     return ConsentNeeded(

@@ -70,8 +70,8 @@ class QueryStarts:
         self.restorer, lost = _restorer(registry, job, planning, earlier)
         path = None if spec is None else spec.path
         mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead
-        #: A program that was started by another launcher runs with or without flinkish. A restore
-        #: that it asks for is different: it must not start without that.
+        #: A program that was started by another launcher runs with or without flinkish. If it
+        #: asks for a restore, it must not start without that.
         self.is_guest = job.launch.external is not None and spec is None
         judge = Adviser if self.is_guest else StartJudge
         self._others = OtherJobs(registry, job.job_id, path)
@@ -133,7 +133,7 @@ class QueryStarts:
         try:
             return self._start_query(writer, facts, begin_once)
         except FlinkishError as error:
-            self._gate.fatal = None  # nobody is refused
+            self._gate.fatal = None  # a guest is never refused
             name = str(facts.query_name or "without a name")
             log(f"query '{name}' runs without flinkish: {error.message}")
             handle = handles[-1] if handles else begin()
@@ -160,7 +160,7 @@ class QueryStarts:
     def flow_starts(self, on_start: Callable[[], None]) -> FlowStarts:
         """Return what prepares and takes the flows of a pipeline that the program runs.
 
-        Raises UnsupportedSession, with which the job then fails, in a handover.
+        Raises UnsupportedSession in a handover; the job then fails with this error.
         """
         if self.is_held:
             error = UnsupportedSession(
@@ -230,12 +230,12 @@ class QueryStarts:
         session = writer._spark
         self._session.created(session)
         with self._failing():
-            name = self._preparer.name_of(facts, session)
+            name = self._preparer.name_of(facts, session, writer)
         with self._reports.starting(name, session) as handles:
             query = self._begun(name, writer, facts, begin, handles)
             self._gate.add(query)
         self.start_phase.started(query.name)
-        self._reports.send()
+        self._reports.try_send()
         return query.handle
 
     @contextmanager
@@ -269,7 +269,14 @@ class QueryStarts:
         with (
             self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,
-            file_sink_log_ready(session, prepared.name, facts.format, checkpoint, self._paths()),
+            file_sink_log_ready(
+                session,
+                prepared.name,
+                facts.format,
+                checkpoint,
+                self._paths(),
+                None if self.is_guest else self._gate.fail,
+            ),
         ):
             handle = begin()
             handles.append(handle)
@@ -298,7 +305,7 @@ def _restorer(
 ) -> tuple[Restorer | None, LostOrigin | None]:
     """Return what restores the queries of a job, None if nothing does.
 
-    The second is what a job that resumes was restored from, if that cannot be read any more.
+    The second is what a resuming job was restored from, if it can no longer be read.
     """
     spec = job.launch.restore
     if spec is None or spec.is_awaited:

@@ -6,7 +6,7 @@ The stop methods, softest first (the one that was used is part of a request's re
 * ``stop``: ``StreamingQuery.stop()`` in the middle of a batch. A restore replays the batch. Spark
   may leave incomplete state of the *uncommitted* version, which a savepoint never includes.
 
-Setting a query's state to TERMINATED lets its batch finish, but on Spark 4.x not at any moment.
+Setting a query's state to TERMINATED lets its batch finish, but on Spark 4.x only at some moments.
 ``MicroBatchExecution.runBatch`` checks the state once more between planning and execution, and
 interrupts its own thread when it is not active (seen on 4.3.0: 6 of 25 queries that were ended at a
 random moment lost the batch they were planning; 3.5.9 has no such check: 0 of 20). So on 4.x the

@@ -15,7 +15,6 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch
-from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.log import log
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
@@ -34,6 +33,7 @@ from flinkish.driver.restore.typed_formats import (
     typed_states_of,
 )
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
+from flinkish.driver.runtime.naming import Names
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Corrupt
@@ -46,8 +46,10 @@ from flinkish.restore.plan.restore_planner import RestorePlanner
 _POLL = 0.05
 #: Seconds that a query without input gets to find some.
 _NO_INPUT = 2.0
-#: Seconds in which Spark reports a batch that is committed.
+#: Seconds that Spark gets to report a committed batch.
 _REPORTED = 2.0
+#: Seconds in which the tasks of a stopped query end.
+_REMOVED = 10.0
 #: Attempts to copy the state of a job that trims its checkpoint meanwhile.
 _ATTEMPTS = 3
 #: The maximum number of characters of Spark's error that are shown.
@@ -73,6 +75,8 @@ class Rehearsal:
         self._job = job
         self._planning = Planning(options)
         self._directory = directory
+        #: What is in the directory: checkpoints by query, and what else the program writes there.
+        self.names = Names(directory)
         self.planner = self._read()
         #: The queries as they were planned, by name.
         self.starting: dict[str, NewQuery] = {}
@@ -103,7 +107,7 @@ class Rehearsal:
         that state.
         """
         session = writer._spark
-        target = storage.join(self._directory, directory_name(name))
+        target = self.names.directory(name, fresh=False)
         restored, properties = self._copy(name, writer, facts, session, target)
         forget_end = spark_jvm.forgetting_ends([session])
         with (
@@ -120,8 +124,13 @@ class Rehearsal:
 
     def close(self) -> None:
         """Remove all copies."""
-        if storage.is_directory(self._directory):
-            storage.remove_tree(*storage.split(self._directory))
+        deadline = time.monotonic() + _REMOVED
+        # A query stops before its tasks have ended: they may still add files.
+        while storage.is_directory(self._directory):
+            removed = storage.remove_tree(*storage.split(self._directory))
+            if removed or time.monotonic() > deadline:
+                return
+            time.sleep(_POLL)
 
     def _copy(
         self, name: str, writer: Any, facts: WriterFacts, session: Any, target: str
@@ -203,7 +212,7 @@ def _watch(
 def _batches(jsq: Any, first: int, following: int) -> tuple[RehearsedBatch, ...]:
     """Return the committed batches from ``first`` to before ``following``, as Spark reports them.
 
-    A trigger without input is reported under the number of the batch before it.
+    A trigger without input is reported under the number of the next batch.
     """
     batches: dict[int, RehearsedBatch] = {}
     for report in jsq.recentProgress():

@@ -66,6 +66,7 @@ class RestoreGate:
         self._lock = threading.Lock()
         self._starting = 0
         self._settled = False
+        self._late: threading.Thread | None = None
 
     @property
     def closed(self) -> bool:
@@ -173,10 +174,20 @@ class RestoreGate:
     def settle_late(self, interrupt: Callable[[], None]) -> None:
         """Settle, after a while, for a program that does not wait for its queries.
 
-        Called regularly. ``interrupt`` ends a program whose restore is refused.
+        Called by every heartbeat, and never waits: a restore that copies state, or a table that is
+        rolled back, may take longer than a job may be silent. ``interrupt`` ends a program whose
+        restore is refused.
         """
-        if self._held_since is None or time.monotonic() - self._held_since < _HOLD_LIMIT:
+        held_since = self._held_since
+        if held_since is None or time.monotonic() - held_since < _HOLD_LIMIT or self._starting:
             return
+        if self._late is None or not self._late.is_alive():
+            self._late = threading.Thread(
+                target=self._settle_or, args=(interrupt,), name="flinkish-settle", daemon=True
+            )
+            self._late.start()
+
+    def _settle_or(self, interrupt: Callable[[], None]) -> None:
         try:
             self.settle()
         except FlinkishError:
@@ -208,6 +219,8 @@ class RestoreGate:
     def close(self) -> None:
         """End the held queries and all watches when the job ends."""
         self._end_held()
+        if self._late is not None:
+            self._late.join(_END_GRACE)  # no table is rolled back after the job's end
         for watch in self._watches:
             watch.give_up()
 
@@ -247,7 +260,8 @@ class RestoreGate:
 def _keep_from_batches(jsq: Any, deadline: float) -> None:
     """Make sure that a held query that is being stopped does nothing when it is released.
 
-    Its logs are taken from it only when it has read them: at the lock, or at the deadline.
+    Its logs are taken away only when it has read them: when it waits for the lock, or at the
+    deadline.
     """
     while time.monotonic() < deadline and not spark_jvm.has_ended(jsq):
         if spark_jvm.is_told_to_end(jsq) and spark_jvm.waits_for_lock(jsq):

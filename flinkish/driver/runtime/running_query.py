@@ -26,7 +26,7 @@ _REPAIRED = "numsnapshotsautorepaired"
 
 @dataclass
 class SnapshotFacts:
-    """What Spark reports of a query's state snapshots, over the progress reports seen so far.
+    """What Spark has reported about a query's state snapshots in the progress reports seen so far.
 
     ``version``: the oldest of the newest snapshots of all partitions; ``repaired``: how many Spark
     has repaired by itself. The metrics are those of Spark 4's ``RocksDBStateStoreProvider`` and
@@ -73,8 +73,9 @@ class ManagedQuery:
     holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
     ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
     program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when it
-    was last seen without input, ISO 8601. ``recent_batches`` are those that a report was seen of.
-    ``adopted`` says that it ran before flinkish was attached, which cannot start it again.
+    was last seen without input, ISO 8601. ``recent_batches`` are those whose report was seen.
+    ``adopted`` says that flinkish cannot start it again: it ran before flinkish was attached, or it
+    is a flow of a pipeline.
     ``recorded`` is what :func:`what_lasts` returned when the registry got its facts.
     """
 
@@ -114,7 +115,7 @@ class ManagedQuery:
 
     @property
     def run(self) -> spark_jvm.Run:
-        """The current run, to look at."""
+        """The current run, for looks at its state."""
         jsq = self.jsq
         if self._run is None or self._run.jsq is not jsq:
             self._run = spark_jvm.Run(jsq)
@@ -166,8 +167,18 @@ def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | Non
     """Return the newest batch: of a local commit log, else of Spark's last progress."""
     if query.checkpoint.startswith("/"):
         return newest_committed_batch(query.checkpoint)
+    return _reported_batch(progress)
+
+
+def _reported_batch(progress: Mapping[str, Any]) -> int | None:
+    """Return the newest batch that is committed as of a progress report. Pure.
+
+    Spark reports an idle trigger under the number of the next batch.
+    """
     batch = progress.get("batchId")
-    return None if batch is None else int(batch)
+    if batch is None or "addBatch" in progress.get("durationMs", {}):
+        return batch
+    return batch - 1 if batch > 0 else None
 
 
 def operators_of(progress: Mapping[str, Any]) -> tuple[OperatorStatus, ...]:
@@ -235,7 +246,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         error=look.error,
         notes=query.notes,
         plan=query.plan,
-        # Its trigger may not show it.
+        # Unknown for an irregular trigger.
         waits_for_input=None
         if query.facts.trigger_interval is None
         else look.waits_for_input and not query.quiesced,

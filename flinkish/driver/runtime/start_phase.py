@@ -109,7 +109,7 @@ class StartPhase:
             self._over = True
 
     def _quiet_for(self, seconds: float) -> bool:
-        """Return whether queries run, none is being started, and the last start is past."""
+        """Return whether queries run, and none was or is being started for ``seconds``."""
         with self._lock:
             if self._in_flight or not self._started or self._last is None:
                 return False

@@ -81,10 +81,10 @@ def has_ended(jsq: Any) -> bool:
 
 
 def forgetting_ends(sessions: Iterable[Any]) -> Callable[[], None]:
-    """Return what makes ``awaitAnyTermination`` wait again, though queries have ended since now.
+    """Return a function that makes ``awaitAnyTermination`` wait again after queries have ended.
 
-    Spark's ``StreamingQueryManager`` keeps that a query has ended until it is reset, and no later
-    wait waits (3.5 to 4.3). What ended before this call is kept.
+    Spark's ``StreamingQueryManager`` remembers until it is reset that a query has ended, and every
+    later wait returns at once (3.5 to 4.3). Ends before this call stay remembered.
     """
     managers = [session._jsparkSession.streams() for session in sessions]
     without = [manager for manager in managers if not _has_ended_query(manager)]
@@ -185,7 +185,7 @@ def _waits(status: Mapping[str, Any], has_progress: Callable[[], bool]) -> bool:
     if status["isDataAvailable"]:
         return False
     message = str(status["message"])
-    if message.startswith(_LOOKS):  # of the look before this one; there may have been none yet
+    if message.startswith(_LOOKS):  # the status is of the look before this one, if any
         return has_progress()
     return message in _BETWEEN_LOOKS
 
@@ -197,10 +197,10 @@ def read_status(jsq: Any) -> dict[str, Any]:
 
 
 class Run:
-    """One run of a query, looked at again and again by few calls to the JVM.
+    """One run of a query, observed repeatedly with few calls to the JVM.
 
-    Each call is a round trip beside the batches, and another one when Python drops an object that
-    it returned.
+    Each call is a round trip while batches run, and another one when Python drops an object that it
+    returned.
     """
 
     def __init__(self, jsq: Any) -> None:
@@ -211,7 +211,7 @@ class Run:
         """Return the present state of the run."""
         has_ended = not self._thread.isAlive()
         status = read_status(self.jsq)
-        # Set before the run's thread ends, with the exception.
+        # The exception and this message are set before the run's thread ends.
         has_failed = has_ended or str(status["message"]).startswith(_FAILED)
         progress = last_progress(self.jsq)
         return Look(

@@ -28,7 +28,7 @@ def take_call(path: str) -> DriverCall:
 
 
 def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object]) -> int:
-    """Do some work, write its result (a dataclass) or the error that refused it.
+    """Do some work, and write its result (a dataclass) or its error.
 
     Returns the driver's exit status.
     """
@@ -57,7 +57,7 @@ class AskedProgram(Protocol):
         """Return the answer, a dataclass."""
 
     def close(self) -> None:
-        """Remove what was written for the time of the run."""
+        """Remove the temporary files of the run."""
 
     def stop_session(self) -> None:
         """Stop Spark if the program has not."""

@@ -85,7 +85,7 @@ class PlanningRuntime:
         self._starting: list[NewQuery] = []
 
     def plan_restore(self, question: RestoreQuestion) -> None:
-        """Plan the restore of a savepoint or a job too, with the queries that the program starts.
+        """Also plan the restore of a savepoint or a job, with the queries that the program starts.
 
         Raises SavepointNotFound or another error of :func:`offers_here`, or UsageError.
         """
@@ -148,7 +148,7 @@ class PlanningRuntime:
         return None
 
     def close(self) -> None:
-        """Remove what was written for the time of the run."""
+        """Remove the temporary files of the run."""
 
     def stop_session(self) -> None:
         """Stop Spark if the program has not."""
@@ -225,7 +225,7 @@ class PlanningRuntime:
     # --- inside -----------------------------------------------------------------------------
 
     def _name_of(self, facts: WriterFacts) -> str:
-        """Return a query's name; an unnamed one gets it as from a job's runtime."""
+        """Return a query's name; an unnamed one is named as in a job."""
         if facts.query_name is None:
             return self._names.generate(None, None)
         return self._names.given(str(facts.query_name))

@@ -2,16 +2,17 @@
 
 ``flinkish export`` requests it (:class:`~flinkish.messages.calls.ExportTask`). The queries are
 planned as for ``check``. The checkpoints are made while the program runs, because it may stop Spark
-at its end; once one query is refused no other gets any. The command puts them in place.
+at its end; once a query is refused, no other gets one. The command puts them in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.discovery import directory_name
+from flinkish.checkpoint.discovery import directory_names
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.query_restores import make_restored
@@ -19,7 +20,7 @@ from flinkish.driver.restore.typed_formats import task_properties, typed_states_
 from flinkish.driver.script import ProgramOutcome
 from flinkish.driver.tasks.answering import answer_with
 from flinkish.driver.tasks.describe import PlanningRuntime
-from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, StorageError, UsageError
 from flinkish.messages.calls import Exported, ExportTask
 from flinkish.messages.codec import encode_fields
 from flinkish.restore.check.file_sinks import keeps_log
@@ -47,6 +48,7 @@ class ExportedProgram(PlanningRuntime):
         super().__init__({**options, "state.migration": "eager"})
         self._task = task
         self._directories: dict[str, str] = {}
+        self._is_exported = False
         self._warnings: list[str] = []
         self.plan_restore(task.question)
 
@@ -79,7 +81,7 @@ class ExportedProgram(PlanningRuntime):
             )
         assert restore.recipe is not None
         assert restore.identity is not None
-        directory = directory_name(name)
+        directory = directory_names([*self._directories, name])[name]
         location = self._task.location
         make_restored(
             session,
@@ -117,18 +119,27 @@ class ExportedProgram(PlanningRuntime):
         """Return the checkpoints, and the plan of the restore."""
         assert self._planner is not None
         plan = self._planner.restore_plan(complete=True)
+        self._is_exported = True
         return Exported(self._directories, tuple(self._warnings), plan)
+
+    def close(self) -> None:
+        """Remove the checkpoints of an export that failed: the command does not know of them."""
+        super().close()
+        if not self._is_exported:
+            for directory in self._directories.values():
+                with suppress(StorageError):  # the error of the export says more
+                    storage.remove_tree(self._task.directory, directory)
 
 
 def _refusal(planner: RestorePlanner) -> FlinkishError | None:
-    """Return why one of the queries so far cannot be restored: the first that no consent helps."""
+    """Return why a query so far cannot be restored; reasons that no consent allows come first."""
     refusals = [each.refusal for each in planner.queries if each.refusal is not None]
     grave = [each for each in refusals if not isinstance(each, ConsentNeeded)]
     return next(iter((*grave, *refusals)), None)
 
 
 def _warnings(name: str, restore: QueryRestore, session: Any) -> list[str]:
-    """Return what Spark alone does not do for a query that goes on in its checkpoint."""
+    """Return what plain Spark does not do for a query that continues in its checkpoint."""
     sink, recipe, history = restore.sink, restore.recipe, restore.history
     assert recipe is not None
     format_ = restore.writes.get("format")

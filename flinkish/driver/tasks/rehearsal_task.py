@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.rehearsal import Rehearsal
 from flinkish.driver.tasks.answering import answer_with
@@ -48,14 +47,14 @@ class RehearsedProgram(PlanningRuntime):
         self._task = task
         self._spec = task.question.spec
         self._rehearsal = Rehearsal(task.question.spec, task.question.job, options, task.directory)
-        # In its own directory: it shows a purge that the directory is in use.
+        # In the rehearsal's directory: it tells a purge that the directory is in use.
         self._lease = Lease.take(task.directory, Kind.REWRITE, owner=OWNER, path=task.directory)
         self._rehearsed: list[RehearsedQuery] = []
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
         """Rehearse the query, and return a query that has ended; ``begin`` is never called.
 
-        After a query that has failed no other is run: the program may need its output.
+        After a failed query no other is run, as it may need the output of that one.
         """
         session = writer._spark
         self.session_created(session)
@@ -63,6 +62,7 @@ class RehearsedProgram(PlanningRuntime):
         if any(query.error is not None for query in self._rehearsed):
             return ended_query(name)
         try:
+            facts = facts.copy()  # the program's own settings, without the name that it gets here
             writer.queryName(name)
             jwriter = self._redirected(writer._jwrite, name, facts)
             trigger = session._jvm.org.apache.spark.sql.streaming.Trigger
@@ -97,7 +97,7 @@ class RehearsedProgram(PlanningRuntime):
             return jwriter.format("noop")
         format_ = facts.format or "parquet"
         if facts.table is None and format_.lower() in _FILES:
-            output = storage.join(self._task.directory, f"output-{directory_name(name)}")
+            output = self._rehearsal.names.directory(f"output-{name}", fresh=False)
             return jwriter.option("path", storage.for_spark(output))
         if facts.table is None and format_.lower() in _HARMLESS:
             return jwriter

@@ -98,26 +98,43 @@ def _select(session: Any, state: SavedState, task: StateTask) -> StateAnswer:
 
 
 def _export(session: Any, state: SavedState, task: StateTask, target: str) -> int:
-    if storage.exists(target):
-        raise UsageError(f"the target exists: {target}", hint="name a directory that does not")
     if task.format == "avro":
+        _take(target)
         return _export_avro(session.sparkContext, state, target)
     from pyspark.sql import Observation, functions
 
     from flinkish.engine.tables.spark_frames import computed
 
     frame = _frame(session, state, task)
+    _take(target)
     # Neither format supports structs without fields, such as the key of an aggregate without keys.
     empty = [f.name for f in frame.schema if not getattr(f.dataType, "fields", True)]
     seen = Observation("exported")
     counted = frame.drop(*empty).observe(seen, functions.count(functions.lit(1)).alias("rows"))
-    writer = counted.write.mode("error").format(task.format)
+    # Spark refuses to write into a directory that exists, and cleans up after a failed job.
+    mode = "append" if storage.is_local(target) else "error"
+    writer = counted.write.mode(mode).format(task.format)
     try:
         computed(lambda: writer.save(storage.for_spark(target)))
     except BaseException:
-        storage.remove_tree(*storage.split(target))
+        _give_back(target)
         raise
     return int(seen.get["rows"])
+
+
+def _take(target: str) -> None:
+    """Make the target, or fail if it exists: another export may write there at the same time."""
+    if storage.exists(target):
+        raise UsageError(f"the target already exists: {target}", hint="name a new directory")
+    if storage.is_local(target):
+        storage.make_directory(storage.split(target)[0])
+        storage.make_new_directory(target)
+
+
+def _give_back(target: str) -> None:
+    """Remove the target of a failed export, where it is certain that no other writes there too."""
+    if storage.is_local(target):
+        storage.remove_tree(*storage.split(target))
 
 
 def _export_avro(context: Any, state: SavedState, target: str) -> int:
@@ -129,7 +146,7 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
     from flinkish.storage.directory import StorageDirectory
 
     directory = StorageDirectory(target)
-    attempts = "_temporary"
+    attempts = f"_temporary-{uuid.uuid4()}"
     partitions = state.table.operator.partitions
     tasks = context.parallelize(range(partitions), partitions)
     try:
@@ -145,7 +162,8 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
         with directory.create(_SUCCESS):
             pass
     except BaseException:
-        storage.remove_tree(*storage.split(target))
+        directory.remove(attempts)
+        _give_back(target)
         raise
     return sum(rows for _, _, rows in results)
 

@@ -1,12 +1,12 @@
 """Decoding of rows in Avro's binary encoding to columns, all rows of a block at once.
 
 The counterpart of :mod:`~flinkish.engine.avro.encoder`, for rows without arrays and maps. fastavro
-makes Python objects of all values, which takes several times as long.
+makes a Python object of each value, which takes several times as long.
 
 Avro frames neither rows nor values (specification 1.11, "Binary Encoding"). So each row is walked
 to find where the next one begins, and then the columns are decoded one after another, each from the
 places where the one before it ends. The bytes are untrusted: the walk ends exactly at their end,
-which bounds every place that the columns read, and these check what the walk takes for granted.
+which bounds every place that the columns read, and the columns check what the walk assumes.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ _NUMBER, _BYTES, _FIXED, _RECORD = range(4)
 _Steps = tuple[tuple[int, bool, Any], ...]
 #: Bytes of the longest varint.
 _LONGEST: Final = 10
+#: Bytes up to which the ends of all varints are found at once, which takes 14 times as many.
+_AT_ONCE: Final = 8 << 20
 
 
 @dataclass(frozen=True)
 class RowDecoder:
-    """Decodes rows, each of which has one value of each type, which is not null."""
+    """Decodes rows, each of which has one value of each type, never null."""
 
     types: tuple[DataType, ...]
     steps: _Steps
@@ -69,7 +71,7 @@ class RowDecoder:
 
         Raises ValueError or IndexError if the bytes are not exactly ``count`` rows.
         """
-        # Columns are read ahead by up to 8 bytes, also at the end, and Memory needs whole words.
+        # Columns read up to 8 bytes ahead, even at the end, and Memory needs whole words.
         padded = data + bytes(16 + -len(data) % 8)
         starts = _starts(padded, len(data), self.steps, count)
         columns = _Columns(Memory(padded, starts), starts)
@@ -112,10 +114,7 @@ def _is_union(field: Field) -> bool:
 
 def _starts(padded: bytes, size: int, steps: _Steps, count: int) -> Any:
     """Return where each row begins; raise an error unless the last one ends at ``size``."""
-    last = np.frombuffer(padded, np.uint8) < 0x80  # the last byte of a varint
-    ends = np.flatnonzero(last).astype(np.int32) + 1
-    # For each byte, where a varint ends that includes it. The padding ends the last one.
-    after = ends[np.cumsum(last, dtype=np.int32) - last].data
+    after = _Ends(padded) if size > _AT_ONCE else _all_ends(padded)
     starts = []
     at = 0
     for _ in range(count):
@@ -126,7 +125,28 @@ def _starts(padded: bytes, size: int, steps: _Steps, count: int) -> Any:
     return np.array(starts, np.int64)
 
 
-def _end(data: bytes, after: memoryview, steps: _Steps, at: int) -> int:
+def _all_ends(padded: bytes) -> memoryview:
+    """Return for each byte the end of a varint that includes it. The padding ends the last one."""
+    last = np.frombuffer(padded, np.uint8) < 0x80  # the last byte of a varint
+    ends = np.flatnonzero(last).astype(np.int32) + 1
+    after: memoryview = ends[np.cumsum(last, dtype=np.int32) - last].data
+    return after
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """The same, found when asked for: slower, but without memory for each byte of large blocks."""
+
+    data: bytes
+
+    def __getitem__(self, at: int) -> int:
+        for end in range(at, at + _LONGEST):
+            if self.data[end] < 0x80:
+                return end + 1
+        raise ValueError("a number is too long")
+
+
+def _end(data: bytes, after: memoryview | _Ends, steps: _Steps, at: int) -> int:
     """Return where the values end that begin at ``at``."""
     for kind, optional, detail in steps:
         if optional:
@@ -145,7 +165,7 @@ def _end(data: bytes, after: memoryview, steps: _Steps, at: int) -> int:
     return at
 
 
-def _end_of_long_bytes(data: bytes, after: memoryview, at: int) -> int:
+def _end_of_long_bytes(data: bytes, after: memoryview | _Ends, at: int) -> int:
     end = after[at]
     if end - at > _LONGEST:
         raise ValueError("a number is too long")

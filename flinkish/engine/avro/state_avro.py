@@ -1,11 +1,11 @@
 """Canonical state: the rows of a state store as an Avro object container file.
 
 Each record is ``{key, value}``. The schema in the header is that of
-:func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool reads the rows. They are encoded
-whole columns at a time (:mod:`flinkish.engine.avro.encoder`), and decoded so
-(:mod:`flinkish.engine.avro.decoder`) or, with arrays and maps, by fastavro. The container is
-written and read with :mod:`flinkish.avro.container`: so errors have the offset of the damaged
-block, and fastavro does not convert values to Python's types.
+:func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool that supports the codec reads
+the rows. They are encoded by whole columns (:mod:`flinkish.engine.avro.encoder`), and decoded by
+whole columns too (:mod:`flinkish.engine.avro.decoder`) or, with arrays and maps, by fastavro.
+:mod:`flinkish.avro.container` writes and reads the container, so that errors have the offset of the
+damaged block, and fastavro does not convert values to Python's types.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def write_avro(
     of ``value``; see :func:`list_column`.
 
     Raises CannotEncode if a batch does not match its schema, has a null where the schema allows
-    none, or has rows too large for a block (2 GiB).
+    none, or has rows too large for a block (1 GiB).
     """
     if codec not in COMPRESS:
         raise ValueError(f"unsupported Avro codec {codec} (supported: {', '.join(COMPRESS)})")
@@ -148,6 +148,8 @@ def write_avro(
     rows = 0
     for keys, values in batches:
         for count, data in form.encode(keys, values):
+            if len(data) > _MAX_BLOCK:
+                raise CannotEncode(f"{count} rows cannot be one block: they take {len(data)} bytes")
             packed = COMPRESS[codec](data)
             file.write(b"".join((encode_long(count), encode_long(len(packed)), packed, sync)))
             rows += count
@@ -198,7 +200,7 @@ def _header(container: ContainerReader, name: str) -> tuple[dict[str, str], byte
 
 
 def decompress(codec: str, packed: bytes) -> bytes:
-    """Return the content of a block; raise ValueError if it is damaged or larger than any."""
+    """Return the content of a block; raise ValueError if it is damaged or too large."""
     return DECOMPRESS[codec](packed, min(_MAX_BLOCK, most_of(len(packed))))
 
 
@@ -260,8 +262,8 @@ class _Form:
     records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
     wire. ``schema`` is that of the record that is a block, as parsed by fastavro.
     ``rows`` decodes rows without arrays and maps in place of fastavro; None for others.
-    ``decode_bounded`` reads such a record in place of fastavro and counts elements that take no
-    bytes; None if there are none.
+    ``decode_bounded`` decodes a block in place of fastavro and counts elements that take no bytes;
+    None if there are none.
     """
 
     types: tuple[Struct | Array, ...]

@@ -1,4 +1,4 @@
-"""What a task writes: a store of one partition, in a directory of its own, and read back."""
+"""What a task writes and reads back: a store of one partition, in a separate directory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Attempt:
     """The files of a store of one partition, in a directory of their own until all are verified.
 
     A retried task writes into another directory: files that a failed attempt has left, or still
-    writes, are never read. ``attempts`` is the directory of all.
+    writes, are never read. ``attempts`` is the parent directory.
     """
 
     def __init__(self, target: StateTarget, attempts: str, move: OperatorMigration) -> None:
@@ -69,7 +69,7 @@ class Attempt:
         self.directory = f"{attempts}/{uuid.uuid4()}"
         self.unique_id = str(uuid.uuid4()) if move.unique_ids else None
         version = move.operator.version
-        #: That of the main file, without its ending.
+        #: The main file's name, without its ending.
         self.name = f"{version}_{self.unique_id}" if self.unique_id else str(version)
         self._paths: list[str] = []
 
@@ -101,10 +101,10 @@ class Attempt:
         partition: int,
         rows: int | None = None,
     ) -> WrittenStore:
-        """Read what was written, all of it, and return its digest.
+        """Read back everything that was written, and return its digest.
 
-        ``index`` is the operator's among the migrations, ``rows`` how many were written, where that
-        is known. Raises LostRows if there are others.
+        ``index`` is the operator's among the migrations, ``rows`` the number of rows written, if it
+        is known. Raises LostRows if the files have another number.
         """
         written = self._files(move)
         functions = native_functions(move, store)
@@ -150,9 +150,9 @@ def _salt(move: OperatorMigration, store: str, family: str) -> int:
 
 
 def native_functions(move: OperatorMigration, store: str) -> Any:
-    """Return the functions of :func:`.native.library` for a new store, None where they do not do.
+    """Return the functions of :func:`.native.library` for a new store; None if not usable.
 
-    They do not merge the records of lists, nor know delimiters between these.
+    They neither merge the records of lists nor know delimiters between them.
     """
     if move.backend != ROCKSDB or move.delimiter:
         return None

@@ -9,7 +9,12 @@ from typing import Any
 from flinkish.annotations import public_evolving
 from flinkish.avro.container import COMPRESS
 from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
-from flinkish.checkpoint.format.logs import StateIds
+from flinkish.checkpoint.format.logs import (
+    StateIds,
+    compacted_number,
+    log_offset,
+    parse_offsets,
+)
 from flinkish.checkpoint.format.names import (
     CANONICAL,
     COMMITS,
@@ -19,6 +24,7 @@ from flinkish.checkpoint.format.names import (
     ROCKSDB,
     SOURCES,
     numbers_among,
+    parse_number,
 )
 from flinkish.checkpoint.format.pins import (
     PIN_CODEC,
@@ -104,6 +110,9 @@ def plan_operators(
     moves = [
         _plan(source, operator, target_state, alone.get(operator.ordinal)) for operator in operators
     ]
+    unknown = sorted(alone.keys() - {operator.ordinal for operator in operators})
+    if unknown:
+        raise CannotMigrate(f"there is no operator {unknown[0]}, for which settings are given")
     ordinals = [move.ordinal for move in moves]
     if len(set(ordinals)) != len(ordinals):
         raise CannotMigrate(f"two operators cannot have one ordinal: {sorted(ordinals)}")
@@ -116,9 +125,13 @@ def _plan(
     target_state: TargetState,
     alone: TargetState | None,
 ) -> OperatorMigration:
-    both = replace(target_state, ordinal=None, changes={}, name=None)
-    if alone is not None:
-        both = replace(both, ordinal=alone.ordinal, changes=alone.changes, name=alone.name)
+    own = alone or TargetState()
+    if own != TargetState(ordinal=own.ordinal, changes=own.changes, name=own.name):
+        raise CannotMigrate(
+            f"the operator {operator.ordinal} can have an ordinal, changes and a name of its own: "
+            "give the other settings for all operators"
+        )
+    both = replace(target_state, ordinal=own.ordinal, changes=own.changes, name=own.name)
     return plan_operator(source, operator, both)
 
 
@@ -157,19 +170,30 @@ def rewrite_checkpoint(
         root=root,
         progress=progress,
     )
-    for number in numbers_among(source.names(OFFSETS)):
-        if number >= checkpoint.batch - 1:  # Spark needs the previous one; later ones are planned
-            name = f"{OFFSETS}/{number}"
-            _write(target, name, with_pins(read_bytes(source, name), name, pins=result.pins))
+    # Spark needs the entry before, and runs the one after with the same data.
+    wanted = range(checkpoint.batch - 1, checkpoint.batch + 2)
+    for number in (n for n in numbers_among(source.names(OFFSETS)) if n in wanted):
+        name = f"{OFFSETS}/{number}"
+        entry = read_bytes(source, name)
+        _write(target, name, with_pins(entry, name, pins=result.pins))
+    newest = parse_offsets(entry, name)
+    positions = dict(zip(newest.sources, map(log_offset, newest.offsets), strict=True))
     name = f"{COMMITS}/{checkpoint.batch}"
     _write(target, name, with_state_ids(read_bytes(source, name), name, ids=result.state_ids))
     for log in source.names(SOURCES):
-        for entry in source.names(f"{SOURCES}/{log}"):
-            if not entry.startswith("."):
-                path = f"{SOURCES}/{log}/{entry}"
+        for file in source.names(f"{SOURCES}/{log}"):
+            if not file.startswith(".") and not _is_later(file, positions.get(log)):
+                path = f"{SOURCES}/{log}/{file}"
                 _write(target, path, read_bytes(source, path))
     _write(target, METADATA, read_bytes(source, METADATA))
     return result
+
+
+def _is_later(file: str, position: int | None) -> bool:
+    """Return whether a file source's log entry is later than a position: Spark skips its files."""
+    number = compacted_number(file)
+    number = parse_number(file) if number is None else number
+    return position is not None and number is not None and number > position
 
 
 def _write(target: StateTarget, path: str, content: bytes) -> None:

@@ -1,10 +1,10 @@
-"""Rows that keep their order: from the old partitions to the new ones as sorted files, unshuffled.
+"""Move rows that keep their order to new partitions as sorted files, without a shuffle.
 
 RocksDB returns rows in key order, and a key that keeps its bytes keeps its place in that order. A
-task reads some old partitions, merged, and writes a file for each new partition that has rows of
-them. A task for each new partition makes a database of its files: RocksDB ingests them as they are.
-Nothing is sorted, nor sent row by row. :class:`~.migration_plan.OperatorMigration` decides which
-rows take this way.
+task reads some old partitions, merged, and writes a file for each new partition that gets rows from
+them. A task for each new partition builds a database from its files: RocksDB ingests them as they
+are. Nothing is sorted, or sent row by row. :class:`~.migration_plan.OperatorMigration` decides
+which rows take this way.
 
 The files are in the target, below the directory of attempts, because the two tasks may run on
 different machines. They stay until the end, so that a task can be repeated.
@@ -159,7 +159,7 @@ class _Block:
 
 
 class _Sorter:
-    """Writes the rows of blocks into files of their partitions, by RocksDB's binding."""
+    """Writes the rows of blocks into files of their partitions, with RocksDB's binding."""
 
     def __init__(self, local: _Local) -> None:
         self._local = local
@@ -196,7 +196,7 @@ class _Sorter:
 
 
 class _NativeSorter:
-    """As :class:`_Sorter`, by native functions, which know no delimiters."""
+    """Like :class:`_Sorter`, with native functions, which know no delimiters."""
 
     def __init__(self, local: _Local, functions: Any, move: OperatorMigration) -> None:
         self._local = local
@@ -242,9 +242,9 @@ class _NativeRun:
 
 
 class _Local:
-    """A local directory for files that are to be in a directory of the target.
+    """A local directory for files that go into a directory of the target.
 
-    An error inside the block removes both.
+    An error inside the block removes the target's directory; a scratch directory is always removed.
     """
 
     def __init__(self, target: StateTarget, attempts: str) -> None:
@@ -262,7 +262,7 @@ class _Local:
         return self
 
     def path(self, name: str) -> str:
-        """Return a local path, another one each time, for a file whose name ends with ``name``."""
+        """Return a new local path for a file; its name ends with ``name``."""
         assert self._path is not None
         return os.path.join(self._path, f"{next(self._numbers)}-{name}")
 
@@ -285,9 +285,9 @@ class _Local:
 
 @contextlib.contextmanager
 def directory_of_runs(target: StateTarget, attempts: str) -> Iterator[StateTarget]:
-    """Return where sorted files are between two steps of one task: on the disk of this machine.
+    """Yield a directory on this machine's disk for sorted files between two steps of one task.
 
-    It is the target itself if that is there. ``attempts`` is as for :func:`write_sorted`.
+    It is the target itself if that is local. ``attempts`` is as for :func:`write_sorted`.
     """
     if target.local_path(attempts) is not None:
         yield target

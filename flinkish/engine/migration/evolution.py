@@ -158,23 +158,23 @@ def resolve(
     reader
         The new schema.
     renames
-        Paths of the reader's fields, mapped to those of the writer's fields. A field keeps its
-        struct: only its last name may differ from that of its counterpart.
+        Paths of the reader's fields, mapped to those of the writer's fields. A field stays in
+        its struct: only the last name of its path may change.
     defaults
         Paths of added fields, and their value in existing rows, as ``pyarrow.array`` accepts it.
         Without one a nullable field becomes null.
     recodes
-        Paths of the reader's binary fields whose values become others, and the function that makes
-        them; picklable.
+        Paths of the reader's binary fields whose values are rewritten, and the picklable function
+        that rewrites them.
     check_nulls
         Allow a nullable field to become one that is not; a null there is then an error when the
-        rows are read.
+        rows are converted.
     keys
-        The rows are keys. What could make two of them equal is then incompatible.
+        The rows are keys: a change that could make two of them equal is incompatible.
     places
         For each of the reader's fields the index of the writer's field that it comes from, None
-        for an added one. The rows' own names then mean nothing, and those of fields within them
-        are compared regardless of case, as Spark does.
+        for an added one. The names of these fields then mean nothing, and those of nested fields
+        are compared regardless of case, as in Spark.
 
     Returns
     -------
@@ -270,7 +270,8 @@ class _Resolver:
             place = renamed.get(path, wanted if wanted in free else None)
             if place is None and self.any_case:
                 alike = [p for p in free if p.casefold() == wanted.casefold() and p not in same]
-                place = alike[0] if len(alike) == 1 else None
+                # Each old field has one successor; another new one is added.
+                place = alike[0] if len(alike) == 1 and alike[0] not in origins else None
             origins.append(place)
         return origins
 

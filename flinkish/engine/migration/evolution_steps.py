@@ -83,18 +83,18 @@ class Recode:
             if recoded is not None:
                 return recoded
             values = [None if v is None else self.function(v) for v in array.to_pylist()]
+            return pa.array(values, array.type)
         except Exception as error:  # the function is the caller's: it may raise anything
             raise CannotEvolve(f"{self.path}: {error}") from error
-        return pa.array(values, array.type)
 
 
 @dataclass(frozen=True)
 class FieldOrigin:
     """The origin of a field.
 
-    ``path`` is for errors. ``source`` is the index of the writer's field and ``step`` its
-    conversion; None for an added field, whose value is ``default``. With ``check`` a null is an
-    error: the writer's field is nullable, the reader's is not.
+    ``path`` is for errors. ``source`` is the index of the writer's field, None for an added field,
+    whose value is ``default``; ``step`` is the conversion. With ``check`` a null is an error: the
+    writer's field is nullable, the reader's is not.
     """
 
     path: str

@@ -6,10 +6,11 @@ each side, formats 1 to 3 have ``keyToNumValues``, the number of rows of each ke
 and 2 have a store for each, format 3 one store with a column family for each. Format 1 lacks the
 last column of a row, which says whether it was matched.
 
-Format 4 (``SymmetricHashJoinStateManagerV4``) has in the one store ``keyWithTsToValues``, the rows
-of a key and a time as a list, and ``tsWithKey``, as many empty rows by time and key. The time is
-that of the join key where a join key is the event time of either input, otherwise the row's event
-time. Where neither exists it is a random number below 1024, and ``tsWithKey`` is empty.
+Format 4 (``SymmetricHashJoinStateManagerV4``) has one store, with two families for each side:
+``keyWithTsToValues``, the rows of a key and a time as a list, and ``tsWithKey``, by time and key, a
+list of equally many empty rows. The time is that of the join key where a join key is the event time
+of either input, otherwise the row's event time. Where neither exists it is a random number below
+1024, and ``tsWithKey`` is empty.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def join_moves(
     the old format, or the times that format 4 needs are unknown.
     """
     if old not in _FORMATS or new not in _FORMATS:
-        raise CannotMigrate(f"joins of state format {old} cannot become format {new}: 1 to 4 are")
+        raise CannotMigrate(
+            f"joins of state format {old} cannot become format {new}: formats 1 to 4 exist"
+        )
     if new in {"3", "4"} and backend == HDFS:
         raise CannotMigrate(f"joins of state format {new} need RocksDB")
     moves = {
@@ -111,6 +114,11 @@ def _regrouped(
         if old == "4"
         else (JoinLayout.LISTS, JoinLayout.TIMES)
     )
+    if any(family.after.key != family.before.key for _, family in moves.values()):
+        raise CannotMigrate(
+            f"the key columns of {what} cannot change together with its state format, from {old} "
+            f"to {new}: change one after the other"
+        )
     rows = JoinLayout.LISTS.value if old == "4" else JoinLayout.INDEXED.value
     migrations = []
     for side in SIDES:
@@ -165,8 +173,8 @@ def event_time(rows: RowForm, what: str) -> EventTime:
     if keys and not marked:
         names = ", ".join(str(i + 1) for i in keys)
         raise CannotMigrate(
-            f"{what} has no event time of its own, and whether its join key ({names}.) is one is "
-            "not recorded in the state: joins of state format 4 store their rows by that time"
+            f"{what} has no event time of its own, and the state does not record whether its join "
+            f"key {names} is one: joins of state format 4 store their rows by that time"
         )
     if not marked:
         return EventTime(None, window=False, keys=())

@@ -53,7 +53,7 @@ _EMPTY_ROW: Final = _LONG.pack(1) + bytes(8)
 #: Times of rows without an event time are below this (``bucketCountForNoEventTime``).
 _BUCKETS: Final = 1024
 _SORTING: Final = "RocksDB, sorting"
-#: A join has four states, each of which may need one.
+#: A join has four states, each of which may need a sorter.
 _SORTERS: Final = 4
 
 Rows = Iterator[tuple[bytes, bytes]]
@@ -62,7 +62,7 @@ Rows = Iterator[tuple[bytes, bytes]]
 def regrouped(blocks: Iterable[RowBlock], store: StoreMigration, name: str) -> Iterator[RowBlock]:
     """Yield the rows of a partition of a store, with the families that need it regrouped.
 
-    The new rows are as in RocksDB, in the forms that the families' migrations name (``before``).
+    The new rows are framed as in RocksDB, in the form ``before`` of their family's migration.
 
     ``blocks`` are all rows of the partition. ``name`` is the store's, for errors.
     """

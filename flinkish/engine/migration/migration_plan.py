@@ -21,9 +21,10 @@ from flinkish.engine.stores.checkpoints import OperatorState
 from flinkish.engine.stores.partitioning import Path
 from flinkish.engine.stores.rocksdb_writer import MAX_RUNS, Families
 
-#: A new partition gets the rows of no more old ones without a shuffle: a task merges up to as many.
+#: Maximum number of old partitions whose rows a new one gets without a shuffle; one task may merge
+#: them all.
 MAX_SOURCES: Final = 64
-#: A task writes for no more new partitions at once; each takes an open file.
+#: Maximum number of new partitions that a task writes for at once; each needs an open file.
 MAX_TARGETS: Final = 256
 
 
@@ -50,7 +51,7 @@ class JoinLayout(enum.Enum):
     COUNTS = "keyToNumValues"
     #: From an older format: a list for each key and time.
     LISTS = "keyWithTsToValues"
-    #: From an older format: by time and key, a list of as many empty rows.
+    #: From an older format: by time and key, a list of equally many empty rows.
     TIMES = "tsWithKey"
 
 
@@ -138,10 +139,10 @@ class OperatorMigration:
     ``operator`` is the old state; the others describe the new one. ``ordinal`` is Spark's operator
     id, ``backend`` one of ``HDFS``, ``ROCKSDB`` and ``CANONICAL``. With ``unique_ids`` files are
     named as in checkpoint format 2. Several ``stores`` may have the same target. ``families`` are
-    by target store; stores without families have no entry. ``moved`` rows change their partition
-    or their store. With ``interval_days`` the days of calendar intervals are hashed. ``delimiter``
-    is the bytes between the records of a list in RocksDB, ``archive`` the version in a RocksDB
-    snapshot's archive.
+    by target store; stores without families have no entry. ``moved`` is whether rows change their
+    partition or their store. With ``interval_days`` the days of calendar intervals are hashed.
+    ``delimiter`` is the bytes between the records of a list in RocksDB, ``archive`` the version in
+    a RocksDB snapshot's archive.
     """
 
     operator: OperatorState
@@ -197,9 +198,9 @@ class OperatorMigration:
         return None
 
     def groups(self, tasks: int) -> tuple[tuple[int, ...], ...]:
-        """Return the old partitions that each task reads, for at least so many tasks if possible.
+        """Return the old partitions that each task reads, for at least ``tasks`` tasks if possible.
 
-        The fewer, the fewer files go into each new partition: at most ``MAX_RUNS``.
+        Fewer tasks make fewer files for each new partition, which gets at most ``MAX_RUNS``.
         """
         before = self.operator.partitions
         divisor = math.gcd(before, self.partitions)

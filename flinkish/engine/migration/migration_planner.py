@@ -68,8 +68,9 @@ class FamilyChange:
     by path. ``places`` has for each column of the new value the index of the old one that it comes
     from, None for a new column; it is None where names decide. ``key_places`` is the same for the
     key: rows then get the partition of their new key, because Spark looks them up by it. With
-    ``check_nulls`` a column of the value may lose its nulls; a null there is an error. ``recodes``
-    are picklable functions that make the new bytes of binary columns of the value, by path.
+    ``check_nulls`` a nullable column may become one that is not; a null there is an error.
+    ``recodes`` are picklable functions that make the new bytes of binary columns of the value, by
+    path.
     """
 
     key: Mapping[str, Any] | None = None
@@ -199,12 +200,9 @@ def plan_operator(
     }
     rearranged = regrouped or any(move.source != move.target for move in stores)
     rehashed = [f.after.key for move in stores for f in move.families if f.rehashed]
-    for key in rehashed:
+    every = [family.key for store in operator.stores for family in store.families]
+    for key in rehashed if partitions == operator.partitions else [*rehashed, *every]:
         check_hashable(key)
-    if partitions != operator.partitions:
-        for store in operator.stores:
-            for family in store.families:
-                check_hashable(family.key)
     unique = bool(operator.unique_ids) and backend != CANONICAL
     if target_state.unique_ids is not None:
         unique = target_state.unique_ids
@@ -259,7 +257,7 @@ def _family(
 ) -> FamilyMigration:
     encoder = key_encoder(operator, store, family)
     before = RowForm(family.key, family.value, encoder, operator.backend == ROCKSDB)
-    select, value_schema = _aggregation(operator, family, target_state)
+    select, value_schema = _aggregation(operator, store, family, target_state)
     shape, value_schema = _reshape(operator, store, family, target_state, value_schema)
     change = target_state.changes.get((store.name, family.name), FamilyChange())
     what = f"{_name(operator)}, {store.name}"
@@ -354,7 +352,7 @@ def _column(schema: Mapping[str, Any], path: tuple[int, ...]) -> tuple[str, Any]
 
 
 def _aggregation(
-    operator: OperatorState, family: FamilySchemas, target_state: TargetState
+    operator: OperatorState, store: StoreState, family: FamilySchemas, target_state: TargetState
 ) -> tuple[tuple[tuple[str, int], ...] | None, Mapping[str, Any]]:
     """Return the columns to select for another format of aggregations, and the value's new schema.
 
@@ -362,23 +360,43 @@ def _aggregation(
     (``StreamingAggregationStateManager``).
     """
     old, new = _format(operator, target_state, PIN_AGGREGATION_FORMAT)
-    if old == new or operator.name not in {None, "stateStoreSave"}:
+    if old == new or not _is_aggregation(operator, store, family, old):
         return None, family.value
     keys, values = family.key["fields"], family.value["fields"]
-    names = [field["name"] for field in keys]
     if (old, new) == ("1", "2"):
-        if [field["name"] for field in values[: len(keys)]] != names:
+        if not _repeats_key(family):
             raise CannotMigrate(
                 f"the state of {_name(operator)} is not that of an aggregation of format 1"
             )
         places = range(len(keys), len(values))
-        kept = [values[i] for i in places]
-        return tuple(("value", i) for i in places), {**family.value, "fields": kept}
+        return tuple(("value", i) for i in places), {**family.value, "fields": values[len(keys) :]}
     if (old, new) == ("2", "1"):
         select = [("key", i) for i in range(len(keys))]
         select += [("value", i) for i in range(len(values))]
         return tuple(select), {**family.value, "fields": [*keys, *values]}
     raise CannotMigrate(f"aggregations of state format {old} cannot become format {new}")
+
+
+def _is_aggregation(
+    operator: OperatorState, store: StoreState, family: FamilySchemas, old: str
+) -> bool:
+    """Return whether the state is that of an aggregation.
+
+    Spark's operator name decides; where it is unknown (Spark 3.5), the columns of format 1 do.
+    """
+    if operator.name is not None:
+        return operator.name == "stateStoreSave"
+    if not _is_plain(operator, store, family):
+        return False
+    if old == "1":
+        return _repeats_key(family)
+    raise _unknown_kind(operator, "an aggregation")
+
+
+def _repeats_key(family: FamilySchemas) -> bool:
+    """Return whether values begin with the key's columns, as in format 1 of aggregations."""
+    names = [field["name"] for field in family.key["fields"]]
+    return [field["name"] for field in family.value["fields"][: len(names)]] == names
 
 
 def _reshape(
@@ -409,13 +427,22 @@ def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchema
     """
     if operator.name is not None:
         return operator.name in _GROUPED
-    if len(operator.stores) > 1 or key_encoder(operator, store, family) is not None:
+    if not _is_plain(operator, store, family):
         return False
     if is_group_state(family.value):
         return True
-    raise CannotMigrate(
+    raise _unknown_kind(operator, "a grouped function")
+
+
+def _is_plain(operator: OperatorState, store: StoreState, family: FamilySchemas) -> bool:
+    """Return whether the operator has one store with whole keys: no join, no session windows."""
+    return len(operator.stores) == 1 and key_encoder(operator, store, family) is None
+
+
+def _unknown_kind(operator: OperatorState, kind: str) -> CannotMigrate:
+    return CannotMigrate(
         f"the kind of the operator {_name(operator)} is unknown, and so whether its state is "
-        "that of a grouped function: name it"
+        f"that of {kind}: name it"
     )
 
 

@@ -1,4 +1,4 @@
-"""The rewrite of state by Spark: new state is complete and verified before it is in its place.
+"""Rewrite state with Spark: new state is complete and verified before it is moved into place.
 
 Tasks (:mod:`.spark_jobs`) write into a directory of attempts until all of it is complete and its
 digests equal those of what was read; then the driver moves it into its final place. The source is
@@ -33,8 +33,8 @@ class WrittenOperator:
 
     ``digests`` are by store, and equal to those of the rows read. ``unique_ids`` are the stores'
     ids by partition; None in checkpoint format 1. ``size`` is in bytes. ``shuffle`` is why the rows
-    went through a shuffle of Spark; None if they did not. ``native`` is whether tasks used the
-    optional package ``flinkish_rocksdb``, all of them.
+    went through a shuffle of Spark; None if they did not. ``native`` is whether all tasks
+    used the optional package ``flinkish_rocksdb``.
     """
 
     ordinal: int
@@ -59,9 +59,9 @@ def run_moves(
 ) -> tuple[WrittenOperator, ...]:
     """Write the new state of operators. On an error, nothing is left in the target.
 
-    The workers of ``context`` (a ``SparkContext``) must be able to import the engine. It writes
-    ``state/<ordinal>/<partition>/``, not schemas and metadata. ``progress`` is called with the rows
-    and bytes written so far.
+    The workers of ``context`` (a ``SparkContext``) must be able to import the engine. Only
+    ``state/<ordinal>/<partition>/`` is written, not schemas and metadata. ``progress`` is called
+    with the rows and bytes written so far.
 
     Raises StateFormatError if a file of the source is damaged, missing or unknown, LostRows if the
     rows written differ from those read, and EngineError for anything else.
@@ -137,7 +137,7 @@ def place(target: StateTarget, move: OperatorMigration, written: Sequence[Writte
 def written_operator(
     move: OperatorMigration, written: Sequence[WrittenStore], shuffle: str | None
 ) -> WrittenOperator:
-    """Return the new state of an operator of all its stores."""
+    """Return the new state of an operator from the files of all its stores."""
     digests = {s: sum_digests(w.digest for w in written if w.store == s) for s in move.targets}
     ids = None
     if move.unique_ids:

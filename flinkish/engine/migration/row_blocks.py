@@ -34,7 +34,7 @@ Rows = tuple[int, Sequence[bytes], Sequence[bytes]]
 
 
 def by_partition(partitions: Any) -> tuple[Any, list[tuple[int, int, int]]]:
-    """Return the order of rows by their partition, and where in it the rows of each one are.
+    """Return the order of rows by partition, and where the rows of each partition are in it.
 
     The order is None if no row changes its place. The parts are (partition, start, end); rows of
     one partition stay in their order.

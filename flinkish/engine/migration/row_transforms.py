@@ -51,8 +51,8 @@ class BlockTransform:
     ``partitions`` is the new number of partitions; None if all rows keep their partition. ``name``
     is the file or store of the rows, for errors. With ``lists`` values are lists although rows are
     not framed: in canonical state, which stores lists as RocksDB does. With ``canonical`` the new
-    state is canonical: what Spark leaves in a row where a calendar interval is null then becomes
-    zeros, because columns do not keep it.
+    state is canonical: the bytes that Spark leaves in a row where a calendar interval is null then
+    become zeros, because columns do not keep them.
     """
 
     def __init__(

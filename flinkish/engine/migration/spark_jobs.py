@@ -1,9 +1,9 @@
 """The Spark jobs of a rewrite: which tasks there are, and what each one calls.
 
 Where rows keep their partition, a task reads and writes. Where they do not, but keep their order,
-tasks write sorted files, and one task for each new partition gathers its own
-(:mod:`.direct_tasks`). Else tasks read, Spark shuffles batches of rows, and one task for each new
-partition writes.
+tasks write sorted files, and one task for each new partition gathers those for it
+(:mod:`.direct_tasks`). Otherwise tasks read, Spark shuffles batches of rows, and one task for each
+new partition writes.
 
 Tasks collect garbage less often: Python's collector searches for cycles, and rows are in none. It
 runs after every few hundred new objects and scans the existing ones, which takes longer than
@@ -258,7 +258,7 @@ class _Sorting:
 
 @dataclass(frozen=True)
 class _Gathering:
-    """A task that makes a new store of sorted files."""
+    """A task that makes a new store from sorted files."""
 
     job: Job
     counters: Counters

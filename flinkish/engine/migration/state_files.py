@@ -34,7 +34,7 @@ def operator_files(
     """Yield the schema and metadata files of an operator's new state.
 
     Paths are relative to the checkpoint. ``shuffle_partitions`` is the query's setting, which
-    Spark's metadata records also for operators with one partition. ``root`` is the new checkpoint's
+    Spark's metadata also records for operators with one partition. ``root`` is the new checkpoint's
     location as Spark will name it, for the paths in its metadata; None keeps the old paths, for
     callers that set their own later.
     """

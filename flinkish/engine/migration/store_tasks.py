@@ -77,7 +77,7 @@ def transformed(
     """
     state = store_of(move.operator, store.source)
     where = ",".join(map(str, partitions))
-    where = where if len(partitions) == 1 else f"{{{where}}}"  # as a shell understands it
+    where = where if len(partitions) == 1 else f"{{{where}}}"  # like braces in a shell
     name = f"{move.operator.directory}/{where}/{state.directory}"
     moves = store.by_family
     transforms: dict[str, BlockTransform] = {}
@@ -182,7 +182,7 @@ def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
 def _with_ids(
     rows: Iterable[Rows], numbers: Sequence[int | None]
 ) -> Iterator[tuple[int | None, Any, Any]]:
-    """Yield rows with keys after the ids of their families, where there are any."""
+    """Yield rows, with the family's id before each key if the store has families."""
     for place, keys, values in rows:
         number = numbers[place]
         if number is not None:

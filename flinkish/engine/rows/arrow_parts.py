@@ -20,8 +20,8 @@ def null_mask(array: Any) -> Any:
 def build(arrow: Any, null: Any, children: list[Any], offsets: Any = None) -> Any:
     """Build a struct of ``children``, or a list of the only child, as a ``pyarrow.Array``.
 
-    ``null`` is the mask of null values, as from :func:`null_mask`. For a list, ``offsets`` has
-    where the elements of each value begin, and where those of the last one end.
+    ``null`` is the mask of null values, as from :func:`null_mask`. For a list, ``offsets`` are the
+    indexes at which the elements of each value begin, and that at which the last value's end.
     """
     validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
     buffers = [validity]
@@ -77,8 +77,7 @@ def in_pieces(
 ) -> Iterator[list[tuple[bytes, bytes]]]:
     """Yield the rows in lists of ``most`` rows, or of about ``MAX_BYTES`` bytes if that is less.
 
-    A list that ends because of its bytes may exceed ``MAX_BYTES`` by a few rows, or by many small
-    ones.
+    A list may exceed ``MAX_BYTES`` by a few rows, or by more if they are small.
     """
     iterator = iter(rows)
     piece: list[tuple[bytes, bytes]] = []

@@ -1,8 +1,8 @@
-"""The byte strings of a block of rows: one buffer with their places, or a list; each on demand.
+"""The byte strings of a block of rows: a buffer with their places, or a list; each on demand.
 
-RocksDB's binding returns a Python object for each key and value, and takes one. What is between
-reads and builds buffers: decoding, encoding, splitting by partition. So a block keeps what it was
-made from, and converts it as rarely as possible.
+RocksDB's binding returns and takes a Python object for each key and value. The steps in between
+(decoding, encoding, splitting by partition) read and build buffers. So a block keeps the form that
+it was made from, and is converted as rarely as possible.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ class Binaries(Sequence[bytes]):
         return self._data, self._starts, self._lengths
 
     def without(self, count: int) -> Binaries:
-        """Return the strings without their first bytes, of which each one has so many."""
+        """Return the strings without their first ``count`` bytes; none is shorter than that."""
         data, starts, lengths = self.placed()
         return Binaries(data, starts + count, lengths - count, None)
 
     def prefixed(self, prefix: bytes) -> Binaries:
-        """Return the strings after a prefix; no copy is made if it is before each of them."""
+        """Return the strings after a prefix; nothing is copied if the buffer has it before each."""
         if not prefix or not len(self):
             return self
         if self._rows is not None:
@@ -107,10 +107,10 @@ class Binaries(Sequence[bytes]):
         return Binaries.from_arrow(pc.binary_join_element_wise(*parts, nothing))
 
     def words(self, skip: int) -> tuple[Any, Any, Any]:
-        """Return a buffer, and the starts and lengths of the strings without ``skip`` first bytes.
+        """Return a buffer, and the strings' starts and lengths without their first ``skip`` bytes.
 
-        The starts are multiples of 8 if the lengths are, as those of rows. The buffer can be read
-        by words of 8 bytes; its other bytes are zeros, or of other strings.
+        The starts are multiples of 8 if the lengths are, as for rows. The buffer can be read in
+        words of 8 bytes; its other bytes are zeros, or belong to other strings.
         """
         if self._rows is None and not (self._starts + skip & 7).any() and not self._data.size & 7:
             return self._data, self._starts + skip, self._lengths - skip
@@ -131,7 +131,7 @@ class Binaries(Sequence[bytes]):
         return self._lengths
 
     def all_start_with_zero(self) -> bool:
-        """Return whether the first byte of each one is 0: a single row's version in RocksDB."""
+        """Return whether each string starts with a byte 0: a single row's version in RocksDB."""
         if self._rows is None:
             return bool(self._lengths.all()) and not self._data[self._starts].any()
         # The maximum bounds all first bytes; this is several times faster than checking each one.

@@ -10,7 +10,7 @@ each row, and Spark's ``KeyStateEncoderSpec`` determines the form of a key:
 - timestamp as prefix or postfix (joins of state format 4): 8 bytes | row, or row | 8 bytes.
 
 A value is one row, or, for lists, records of int32LE size | row. Spark's merges join records by ","
-or by nothing, and one list may have both. The sizes include the byte 0, so they are one more than a
+or by nothing, and a list may have both. The sizes include the byte 0, so they are one more than a
 multiple of 8 and never begin with a byte 0 or ",": the first byte identifies the form.
 """
 
@@ -183,7 +183,7 @@ def _row(data: bytes, start: int, end: int) -> bytes:
 def check_block(
     keys: Sequence[bytes], values: Sequence[bytes], shape: FamilyShape, *, framed: bool
 ) -> tuple[int, str] | None:
-    """Return the first row of a block with a wrong structure, and the reason; None without one.
+    """Return the index of the first row with a wrong structure, and the reason; None if all fit.
 
     ``keys`` are without their family's id. ``framed`` rows are encoded as in RocksDB; others are
     bare UnsafeRows.

@@ -211,8 +211,8 @@ def compile_key(schema: Any, encoder: Mapping[str, Any] | None = None) -> KeyCod
     """Return a codec for the keys of a column family.
 
     ``schema`` and ``encoder`` are JSON, as in schema files of format v3 (for other formats
-    :func:`prefix_encoder` returns the encoder); None for keys without a prefix. Raises UnknownType,
-    and UnsupportedState if the encoder is unknown or does not support such columns.
+    :func:`prefix_encoder` returns the encoder). ``encoder`` is None for keys without a prefix.
+    Raises UnknownType, and UnsupportedState if the encoder is unknown or does not support a column.
     """
     struct_type = parse_struct(schema)
     fields = struct_type.fields

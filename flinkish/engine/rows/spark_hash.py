@@ -66,10 +66,10 @@ def hash_columns(
 
     Returns a numpy array of int32. ``columns`` are ``pyarrow`` arrays, cast to their types if
     necessary. Call :func:`check_hashable` with the schema first: ``types`` do not distinguish
-    collated strings from others. ``rows`` is not known from the columns if there are none; then
-    every hash is the seed, and Spark puts all rows into partition 0. ``interval_days`` makes the
-    days of a calendar interval count, as in Spark 4.3 and later (SPARK-58236); the code that older
-    versions generate leaves them out.
+    collated strings from others. ``rows`` is their length, needed if there are none; then every
+    hash is the seed, and Spark puts all rows into partition 0. ``interval_days`` includes the days
+    of a calendar interval, as in Spark 4.3 and later (SPARK-58236); the code that older versions
+    generate leaves them out.
 
     Raises UnsupportedState if Spark has no hash for a type (variant).
     """
@@ -110,7 +110,10 @@ def _check_type(data_type: Any) -> None:
     # The metadata of a field has the collations of all strings in it: {"path": "provider.NAME"}.
     metadata = data_type.get("metadata") or {}
     if isinstance(metadata, Mapping):
-        for collation in (metadata.get("__COLLATIONS") or {}).values():
+        collations = metadata.get("__COLLATIONS") or {}
+        if not isinstance(collations, Mapping):
+            raise _unsupported(f"strings of the collations {collations!r}")
+        for collation in collations.values():
             if str(collation).rpartition(".")[2] != _BINARY_COLLATION:
                 raise _unsupported(f"strings of the collation {collation}")
     for field in data_type.get("fields", ()):

@@ -69,7 +69,7 @@ def types_of(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def is_variable(data_type: Any) -> bool:
-    """Return whether values of a type (JSON) are stored behind a row's 8-byte fields.
+    """Return whether values of a type (JSON) are stored after a row's 8-byte fields.
 
     Raises UnknownType.
     """
@@ -95,8 +95,8 @@ def check_unsafe_row(
 ) -> str | None:
     """Return the reason why the structure of a row is wrong, or None if it is right.
 
-    ``variable`` has the ordinals of the fields of variable length. Without them their places are
-    not checked, and the row may be longer than its fields.
+    ``variable`` has the ordinals of the fields of variable length. If there are none, no places
+    are checked, and the row may be longer than its fields.
     """
     shape = RowShape(number_of_fields, variable)
     bad_row = check_rows([row], shape, exact=bool(variable))
@@ -106,7 +106,7 @@ def check_unsafe_row(
 def check_rows(
     rows: Sequence[bytes], shape: RowShape, *, skip: int = 0, exact: bool = True
 ) -> tuple[int, str] | None:
-    """Return the first row with a wrong structure and the reason; None if all rows are right.
+    """Return the index of the first row with a wrong structure, and the reason; None if all fit.
 
     The content of a row's structs, arrays and maps is not checked.
 

@@ -141,9 +141,8 @@ def reshape(batch: Any, how: Reshape, name: str) -> Any:
         state, *timeout = columns
         if state.null_count:
             raise EngineError(
-                f"{name}: {state.null_count} keys have a timeout but no state, which grouped "
-                "functions of state format 1 cannot keep: let the timeouts fire first, or keep "
-                "format 2"
+                f"{name}: keys have a timeout but no state, which grouped functions of state "
+                "format 1 cannot keep: let the timeouts fire first, or keep format 2"
             )
         columns = [*state.flatten(), *timeout]
     else:

@@ -2,6 +2,6 @@
 
 A version of a RocksDB store is an archive (:mod:`flinkish.checkpoint.format.archives`) with shared
 SST files, which RocksDB itself reads (:mod:`.rocksdb_store`), and changelogs (:mod:`.records`). A
-version of an HDFS store is a snapshot and deltas (:mod:`.records`, :mod:`.hdfs_store`). Which files
-make up a version, :mod:`flinkish.checkpoint.format.chains` says.
+version of an HDFS store is a snapshot and deltas (:mod:`.records`, :mod:`.hdfs_store`).
+:mod:`flinkish.checkpoint.format.chains` determines which files make up a version.
 """

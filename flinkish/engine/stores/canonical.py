@@ -88,12 +88,12 @@ def write_canonical(
 ) -> int:
     """Write a store of one partition as Avro files.
 
-    Memory is bounded by a block of rows. The rows of several families may come in any order, but
-    the files are written one after another, so each row is first written to the local disk.
+    Memory is bounded by a block of rows. The rows of several families may come in any order; as the
+    files are written one after another, these rows are first written to the local disk.
 
-    Returns the number of rows. ``rows`` are the index of the family in ``families`` (whose names
-    are unique), keys and values: bare rows, joined lists; see the module's docstring. ``create``
-    opens a path relative to the store's directory for writing. ``codec`` is Avro's name.
+    Returns the number of rows. Each block of ``rows`` is the index of a family in ``families``
+    (whose names are unique), keys and values: bare rows, joined lists; see the module's docstring.
+    ``create`` opens a path relative to the store's directory for writing. ``codec`` is Avro's name.
     ``scratch`` is a local directory; None is the system's temporary directory.
 
     Raises StateFormatError if a row does not match its schema, and CannotEncode for a null where

@@ -140,7 +140,7 @@ def read_checkpoint(source: StateSource, batch: int | None = None) -> Checkpoint
     EngineError
         No batch is committed.
     StateFormatError
-        A file is damaged, missing (that of the requested batch, too), or of an unknown version.
+        A file is damaged, of an unknown version, or missing (such as the requested batch's).
     """
     committed = numbers_among(source.names(COMMITS))
     chosen = max(committed, default=None) if batch is None else batch

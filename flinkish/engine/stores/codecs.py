@@ -5,8 +5,8 @@ frames; the others do not write the codec's usual file format: ``lz4`` is lz4-ja
 ``LZ4BlockOutputStream``, ``snappy`` is snappy-java's ``SnappyOutputStream``, ``lzf`` is
 compress-lzf's ``LZFOutputStream``. A file may contain several streams one after another.
 
-Only ``lz4`` has a checksum of its content and an end mark. In the other codecs a flipped bit may go
-unnoticed here, and the reader of the records detects a file that ends too early.
+Only ``lz4`` has a checksum of its content and an end mark. With the other codecs a flipped bit may
+go unnoticed here, but the reader of the records detects a file that ends too early.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import zstandard
 
 from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
+from flinkish.storage.errors import storage_error
 
 #: In bytes. Spark writes no larger block; a larger size in a file is damage, and is not allocated.
 MAX_BLOCK = 1 << 25
@@ -51,12 +52,15 @@ class _Source:
         self.at = 0
 
     def read(self, count: int) -> bytes:
-        """Read ``count`` bytes, or fewer at the end of the file."""
-        pieces = [self._file.read(count)]
-        missing = count - len(pieces[0])
-        while missing and pieces[-1]:  # object stores may return fewer bytes than requested
-            pieces.append(self._file.read(missing))
-            missing -= len(pieces[-1])
+        """Read ``count`` bytes, or fewer at the end of the file; raise StorageError if refused."""
+        try:
+            pieces = [self._file.read(count)]
+            missing = count - len(pieces[0])
+            while missing and pieces[-1]:  # object stores may return fewer bytes than requested
+                pieces.append(self._file.read(missing))
+                missing -= len(pieces[-1])
+        except OSError as error:
+            raise storage_error("read", self.name, error) from error
         data = b"".join(pieces) if len(pieces) > 1 else pieces[0]
         self.at += len(data)
         return data
@@ -83,7 +87,7 @@ def decompressed(file: BinaryIO, codec: str, name: str) -> Iterator[bytes]:
 
 
 def _bounded(source: _Source, reader: Callable[[_Source], Iterator[bytes]]) -> Iterator[bytes]:
-    """Yield the pieces of a content, and refuse more bytes than its compressed size allows."""
+    """Yield the pieces of a file's content, and refuse more than its compressed size allows."""
     size = 0
     for piece in reader(source):
         size += len(piece)

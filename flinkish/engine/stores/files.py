@@ -25,7 +25,7 @@ from flinkish.engine.bounds import MAX_SMALL, read_up_to
 from flinkish.engine.errors import MissingStateFile, StateFormatError, UnsupportedState
 from flinkish.storage.deletion import remove_tree
 from flinkish.storage.directory import StorageDirectory
-from flinkish.storage.errors import NotRegular
+from flinkish.storage.errors import NotRegular, storage_error
 from flinkish.storage.local import open_file
 
 UNSAFE_ROW: Final = "unsaferow"
@@ -39,15 +39,15 @@ def _no_local_path(_: str) -> str | None:
 class StoreFiles:
     """One state store (of one partition) at one version.
 
-    ``names`` are those in the store's directory, without subdirectories; other files than state
-    files, and later versions, may be among them. ``version`` is the number of the batch + 1.
-    ``open`` opens a path relative to the store's directory, also ``SSTs/<name>`` of RocksDB; it
-    raises FileNotFoundError. ``backend`` is ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. ``unique_id``
-    is the id of this version in checkpoint format 2 (``stateUniqueIds`` in the commit log); None in
-    format 1. ``compression``, ``row_checksums`` and ``encoding`` are settings below
+    ``names`` are those in the store's directory, without subdirectories; they may include later
+    versions, and files other than state files. ``version`` is the number of the batch + 1. ``open``
+    opens a path relative to the store's directory, including ``SSTs/<name>`` of RocksDB; it raises
+    FileNotFoundError. ``backend`` is ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. ``unique_id`` is the
+    id of this version in checkpoint format 2 (``stateUniqueIds`` in the commit log); None in format
+    1. ``compression``, ``row_checksums`` and ``encoding`` are settings below
     ``spark.sql.streaming.stateStore``; row checksums and encodings other than ``unsaferow`` are not
-    supported. ``local_path`` returns the local path of a file, or None; RocksDB's files with a
-    local path are linked instead of copied. ``scratch`` is a directory for local files; None is the
+    supported. ``local_path`` returns the local path of a file, or None; RocksDB's SSTs with a local
+    path are linked instead of copied. ``scratch`` is a directory for local files; None is the
     system's temporary directory.
     """
 
@@ -135,7 +135,8 @@ def open_checked(files: StoreFiles, name: str) -> BinaryIO:
     """Open a state file after comparing it with its sidecar, if it has one.
 
     Raises StateFormatError if they differ, the sidecar is damaged or the file is missing
-    (MissingStateFile), and UnsupportedState for another algorithm than CRC-32C.
+    (MissingStateFile), UnsupportedState for an algorithm other than CRC-32C, and StorageError if
+    reading is refused.
     """
     file = open_state_file(files, name)
     if f"{name}.crc" not in files.names:
@@ -147,8 +148,10 @@ def open_checked(files: StoreFiles, name: str) -> BinaryIO:
         if file.seekable():
             file.seek(0)
             return file
-    except BaseException:
+    except BaseException as error:
         file.close()
+        if isinstance(error, OSError):
+            raise storage_error("read", name, error) from error
         raise
     file.close()
     return open_state_file(files, name)
@@ -194,8 +197,7 @@ class StateSource(Protocol):
 class StateTarget(StateSource, Protocol):
     """A source that can be written to.
 
-    The local path of a file that does not exist yet, if it has one, is where the file may be put
-    without ``create``.
+    A file that does not exist yet may be put at its local path, if it has one, without ``create``.
     """
 
     def create(self, path: str) -> BinaryIO:

@@ -1,7 +1,7 @@
 """The rows of an HDFS-backed state store (Spark's ``HDFSBackedStateStoreProvider``).
 
 Spark holds the whole map in memory. Here the snapshot is streamed, and later changes override its
-rows; the last change of each key is in memory while these are few, then on the local disk. A
+rows; the last change of each key is kept in memory, or on the local disk if there are many. A
 version without an earlier snapshot (Spark writes one every ten versions) consists of changes only.
 """
 

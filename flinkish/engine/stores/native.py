@@ -3,9 +3,9 @@
 Its C functions (``native/flinkish_rocksdb.c``) call the RocksDB in the library ``librocksdbjni`` of
 Spark's own jars, without a Python object for each row. Where the package, a jar with a library for
 this machine or a symbol of it is missing, :func:`library` returns None, and the binding
-(:mod:`.rocksdb`) does the same work. What fails here raises :class:`NativeError`; callers then use
-the binding too, which reports damage, and log the reason. What the machine refuses (a full disk,
-too many open files) it would refuse the binding as well, and is a StorageError.
+(:mod:`.rocksdb`) does the same work. A failure here raises :class:`NativeError`; callers then log
+the reason and use the binding, which reports damage. What the machine refuses (a full disk, too
+many open files) would fail with the binding as well, and raises a StorageError.
 """
 
 from __future__ import annotations
@@ -35,13 +35,31 @@ from flinkish.errors import StorageError
 from flinkish.storage.deletion import remove_file
 
 #: Of the functions that this module calls.
-VERSION: Final = 2
+VERSION: Final = 3
 _ROWS: Final = 1 << 15
 _KEYS_ROOM: Final = 4 << 20
 _VALUES_ROOM: Final = 8 << 20
 _MESSAGE: Final = 1024
-_POINTERS: Final = ("rows_open", "rows_create")
-_COUNTS: Final = ("rows_next", "rows_digest_family", "rows_size")
+_POINTER, _INT, _TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
+_LONG, _HASH = ctypes.c_int64, ctypes.c_uint64
+_BINARIES = (_POINTER,) * 3
+#: Result and parameters of each function: ctypes then refuses calls with others.
+_SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
+    "rows_load": (_INT, (_TEXT, _POINTER)),
+    "rows_open": (_POINTER, (_TEXT, _INT, _POINTER)),
+    "rows_close": (None, (_POINTER,)),
+    "rows_next": (
+        _LONG,
+        (_POINTER, _LONG, _LONG, _LONG, *(*_BINARIES, _LONG) * 2, _POINTER, _POINTER),
+    ),
+    "rows_digest_family": (_LONG, (_POINTER, _LONG, _HASH, _POINTER, _POINTER)),
+    "rows_peek": (_INT, (_POINTER, _LONG, _POINTER, _POINTER)),
+    "rows_digest": (None, (_LONG, *_BINARIES, *_BINARIES, _HASH, _POINTER)),
+    "rows_create": (_POINTER, (_TEXT, _POINTER)),
+    "rows_put": (_INT, (_POINTER, _LONG, _POINTER, *_BINARIES, *_BINARIES, _POINTER)),
+    "rows_size": (_LONG, (_POINTER,)),
+    "rows_finish": (_INT, (_POINTER, _INT, _POINTER)),
+}
 
 
 _log: Final = logging.getLogger(__name__)
@@ -53,7 +71,7 @@ class NativeError(Exception):
 
 @functools.lru_cache(maxsize=1)
 def library() -> Any:
-    """Return the loaded functions, or None; looked for once in each process."""
+    """Load the functions, once in each process; return None if they cannot be used."""
     return _load()
 
 
@@ -69,10 +87,9 @@ def _load() -> Any:
         path = _rocksdb_library()
         if path is None:
             raise NativeError("Spark's jars have no RocksDB for this machine, or none can be kept")
-        for name in _POINTERS:
-            getattr(functions, name).restype = ctypes.c_void_p
-        for name in _COUNTS:
-            getattr(functions, name).restype = ctypes.c_int64
+        for name, (result, parameters) in _SIGNATURES.items():
+            function = getattr(functions, name)
+            function.restype, function.argtypes = result, parameters
         message = _Message()
         if functions.rows_load(path.encode(), message.buffer):
             raise message.error()
@@ -83,7 +100,7 @@ def _load() -> Any:
 
 
 def tell_unused(error: Exception) -> None:
-    """Log why the binding does what the installed native functions did not do."""
+    """Log why the binding is used in place of the installed native functions."""
     _log.warning("flinkish_rocksdb is not used, which is slower: %s", error)
 
 
@@ -187,7 +204,7 @@ class Reader:
             raise
 
     def blocks(self) -> Iterator[tuple[Binaries, Binaries]]:
-        """Yield keys, with their prefix, and values of one family; valid until the next block."""
+        """Yield blocks of one family: keys, with prefix, and values; valid until the next block."""
         stores = (ctypes.c_void_p * len(self._stores))(*self._stores)
         places = [np.empty(_ROWS, np.int64) for _ in range(4)]
         rooms = [_KEYS_ROOM, _VALUES_ROOM]
@@ -195,10 +212,9 @@ class Reader:
         need = np.zeros(2, np.int64)
         while True:
             rows = self._functions.rows_next(
-                stores, ctypes.c_int64(len(self._stores)), ctypes.c_int64(_ROWS),
-                ctypes.c_int64(self._prefix),
-                _at(places[0]), _at(places[1]), _at(data[0]), ctypes.c_int64(rooms[0]),
-                _at(places[2]), _at(places[3]), _at(data[1]), ctypes.c_int64(rooms[1]),
+                stores, len(self._stores), _ROWS, self._prefix,
+                _at(places[0]), _at(places[1]), _at(data[0]), rooms[0],
+                _at(places[2]), _at(places[3]), _at(data[1]), rooms[1],
                 _at(need), self._message.buffer,
             )  # fmt: skip
             if rows == -1:
@@ -220,11 +236,11 @@ class Reader:
     def digests(self, salt_of: Any) -> Iterator[tuple[int, int, int]]:
         """Yield (rows, digest of keys, of content) of each family of the only database.
 
-        ``salt_of`` returns the salt of the family of a prefix. Nothing is handed to Python.
+        ``salt_of`` returns the salt of the family with a prefix. No row becomes a Python object.
         """
-        (store,) = map(ctypes.c_void_p, self._stores)
+        (store,) = self._stores
         prefix = ctypes.create_string_buffer(max(self._prefix, 1))
-        length = ctypes.c_int64(self._prefix)
+        length = self._prefix
         while True:
             more = self._functions.rows_peek(store, length, prefix, self._message.buffer)
             if more < 0:
@@ -232,7 +248,7 @@ class Reader:
             if not more:
                 return
             sums = np.zeros(2, np.uint64)
-            salt = ctypes.c_uint64(salt_of(prefix.raw[: self._prefix]))
+            salt = salt_of(prefix.raw[: self._prefix])
             rows = self._functions.rows_digest_family(
                 store, length, salt, _at(sums), self._message.buffer
             )
@@ -244,7 +260,7 @@ class Reader:
         """Close the databases."""
         stores, self._stores = self._stores, []
         for store in stores:
-            self._functions.rows_close(ctypes.c_void_p(store))
+            self._functions.rows_close(store)
 
     def __enter__(self) -> Reader:
         return self
@@ -256,13 +272,7 @@ class Reader:
 def digest(functions: Any, keys: Binaries, values: Binaries, salt: int) -> tuple[int, int]:
     """Return the digests of keys and of content, as :func:`~.row_blocks.digest_rows`."""
     sums = np.zeros(2, np.uint64)
-    functions.rows_digest(
-        ctypes.c_int64(len(keys)),
-        *_placed(keys),
-        *_placed(values),
-        ctypes.c_uint64(salt),
-        _at(sums),
-    )
+    functions.rows_digest(len(keys), *_placed(keys), *_placed(values), salt, _at(sums))
     return int(sums[0]), int(sums[1])
 
 
@@ -272,7 +282,7 @@ def _placed(rows: Binaries) -> tuple[Any, Any, Any]:
 
 
 class Files:
-    """SSTs for the rows of several partitions, by their numbers below ``partitions``; close it."""
+    """SSTs of the partitions 0 to ``partitions`` - 1, one open file for each; close it."""
 
     def __init__(self, functions: Any, partitions: int) -> None:
         self._functions = functions
@@ -282,10 +292,10 @@ class Files:
     def size(self, partition: int) -> int:
         """Return the bytes in the open file of a partition; 0 if it has none."""
         file = self._files[partition]
-        return int(self._functions.rows_size(ctypes.c_void_p(file))) if file else 0
+        return int(self._functions.rows_size(file)) if file else 0
 
     def open(self, partition: int, path: str) -> None:
-        """Open a new file of a partition, and complete the one before."""
+        """Open a new file of a partition, after completing the previous one."""
         self.finish(partition)
         file = self._functions.rows_create(os.fsencode(path), self._message.buffer)
         if not file:
@@ -296,19 +306,18 @@ class Files:
         """Put each row into the file of its partition, in key order."""
         numbers = np.ascontiguousarray(partitions, np.int32)
         arguments = (_at(numbers), *_placed(keys), *_placed(values))
-        rows = ctypes.c_int64(len(keys))
-        if self._functions.rows_put(self._files, rows, *arguments, self._message.buffer):
+        if self._functions.rows_put(self._files, len(keys), *arguments, self._message.buffer):
             raise self._message.error()
 
     def finish(self, partition: int) -> None:
         """Complete the open file of a partition."""
         file, self._files[partition] = self._files[partition], None
-        if file and self._functions.rows_finish(ctypes.c_void_p(file), 1, self._message.buffer):
+        if file and self._functions.rows_finish(file, 1, self._message.buffer):
             raise self._message.error()
 
     def close(self) -> None:
         """Abandon the files that are not complete."""
         for partition, file in enumerate(self._files):
             if file:
-                self._functions.rows_finish(ctypes.c_void_p(file), 0, self._message.buffer)
+                self._functions.rows_finish(file, 0, self._message.buffer)
                 self._files[partition] = None

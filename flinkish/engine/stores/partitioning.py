@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flinkish.checkpoint.format.schema_files import FamilySchemas
+from flinkish.checkpoint.format.schema_files import SESSION_START, FamilySchemas
 from flinkish.engine.rows.encodings import (
     PREFIX_SCAN,
     RANGE_SCAN,
@@ -29,8 +29,6 @@ from flinkish.engine.rows.row_codec import prefix_encoder
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 
 TTL_PREFIX: Final = "$ttl_"
-#: The last key column of session windows (``StreamingSessionWindowStateManagerImplV1``).
-SESSION_START: Final = "sessionStartTime"
 JOIN_ROWS: Final = "keyWithIndexToValue"
 
 #: The index of a key column; a second number is the index of a field in that struct column.
@@ -113,5 +111,5 @@ def has_one_partition(operator: OperatorState) -> bool:
 
 
 def is_internal(family: str) -> bool:
-    """Return whether a column family's name marks it as Spark's own, whose rows are not counted."""
+    """Return whether a family's name marks it as internal to Spark: its rows are not counted."""
     return family.startswith("$") or family.endswith(("keyToNumValues", "tsWithKey"))

@@ -28,15 +28,15 @@ from flinkish.storage.locations import split
 #: Key and value.
 Row = tuple[bytes, bytes]
 _key: Final = operator.itemgetter(0)
-#: Files that the databases of one task may keep open together, where they need no more at once.
+#: Files that the databases of one task may keep open together, unless their minimum is larger.
 _OPEN_FILES: Final = 512
-#: What RocksDB raises lower numbers to.
+#: The minimum for one database: RocksDB raises lower numbers to it.
 _FEWEST_OPEN_FILES: Final = 20
-#: Entries that an iterator skips before it seeks the next key. If keys are not in order, this may
-#: lead back, and the iteration might never end.
+#: Entries that an iterator skips before it seeks the next key. If keys are not in order, a seek
+#: may lead back, and the iteration might never end.
 NEVER_SEEK: Final = 1 << 62
 _TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
-#: What the machine refuses. A missing file, or one that is no file, is damage of the state.
+#: What the machine refuses. A missing file, or one that is not regular, is damage of the state.
 _REFUSALS: Final = {
     os.strerror(number): number
     for number in (
@@ -69,9 +69,9 @@ def rocksdb_errors(
 
 
 def refusal(text: str) -> StorageError | None:
-    """Return the error for the text of a status by which RocksDB reports what the machine refuses.
+    """Return the error for the text of RocksDB's status if the machine refused an operation.
 
-    It is None for other statuses: these are about the content of the files.
+    Other statuses, which are about the content of the files, give None.
     """
     if not text.startswith("IO error"):
         return None
@@ -100,8 +100,8 @@ def pieces_of(database: Any, most: int = MAX_ROWS) -> Iterator[list[Row]]:
     """Yield all rows of a database in key order, in lists of bounded number and size.
 
     The binding's iteration ends at damage as it does at the end of the rows, so RocksDB's iterator
-    is asked for its status. Raises the binding's errors (see :func:`rocksdb_errors`), also for
-    keys that are not in order, which RocksDB returns as they are, and for rows above ``MAX_ROW``.
+    is asked for its status. Raises the binding's errors (see :func:`rocksdb_errors`), and the same
+    for rows above ``MAX_ROW`` and for keys out of order, which RocksDB returns as they are.
     """
     options: Any = rocksdict.ReadOptions()  # its type hints are not right
     options.set_verify_checksums(True)
@@ -130,7 +130,7 @@ def pieces_of(database: Any, most: int = MAX_ROWS) -> Iterator[list[Row]]:
 def merged(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
     """Yield the rows of several sources in key order; each source has lists in key order.
 
-    Raises StateFormatError for sources in another order with which this would not end.
+    Raises StateFormatError if a source is so far out of order that the merge would not end.
     """
     if len(sources) == 1:
         yield from sources[0]

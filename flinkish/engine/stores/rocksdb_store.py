@@ -89,7 +89,7 @@ def open_rocksdb_store(files: StoreFiles, together: int = 1) -> Iterator[RocksDB
 def closed_database(files: StoreFiles) -> Iterator[tuple[str, ArchiveMetadata]]:
     """Make a database of ``files.version`` in a local directory, and leave it closed.
 
-    Returns the directory, which is removed at the end of the block, and the metadata of the
+    Yields the directory, which is removed at the end of the block, and the metadata of the
     snapshot. Errors are those of :func:`open_rocksdb_store`.
     """
     with _materialised(files) as (directory, chain, metadata):
@@ -117,8 +117,8 @@ def _replayed(directory: str, chain: Chain, files: StoreFiles, together: int) ->
     database = _open(directory, chain, open_files(together))
     try:
         for name in chain.changes:
-            with _errors(chain), open_checked(files, name) as file:
-                _replay(database, _changelog(file, files, name).changes(), name)
+            with open_checked(files, name) as file:
+                _replay(database, chain, _changelog(file, files, name).changes(), name)
         yield database
     finally:
         with _errors(chain):
@@ -144,7 +144,7 @@ def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
 
 
 def family_of(key: bytes, families: Mapping[int, str], name: str) -> str:
-    """Return the column family of a key in a store that has some; ``name`` is for errors."""
+    """Return the column family of a key in a store with families; ``name`` is for errors."""
     number = family_number(key)
     if number is None or number not in families:
         raise StateFormatError(name, None, f"a key of the unknown column family {number}")
@@ -186,7 +186,7 @@ def _errors(chain: Chain) -> contextlib.AbstractContextManager[None]:
     return rocksdb_errors("RocksDB", lambda text: StateFormatError(chain.name, None, text))
 
 
-def _replay(database: Any, changes: Iterator[Change], name: str) -> None:
+def _replay(database: Any, chain: Chain, changes: Iterator[Change], name: str) -> None:
     """Write the changes of the changelog ``name`` into the database, many at a time.
 
     RocksDB's binding cannot merge, so a merged value is appended to the existing one. Spark joins
@@ -201,9 +201,11 @@ def _replay(database: Any, changes: Iterator[Change], name: str) -> None:
         else:
             pending[key] = _Pending(True, [value] if kind == PUT else [])
         if size > _MAX_PENDING:
-            _write(database, pending, name)
+            with _errors(chain):
+                _write(database, pending, name)
             pending, size = {}, 0
-    _write(database, pending, name)
+    with _errors(chain):
+        _write(database, pending, name)
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,8 @@ def _bring(files: StoreFiles, path: str, target: str, size: int) -> None:
         with open_state_file(files, path) as source:
             written = _write_file(target, source, size)
     if written != size:
-        reason = f"it has {written} bytes where the snapshot says {size}"
+        more = "more than " if written > size else ""  # not all of it was read
+        reason = f"it has {more}{min(written, size)} bytes where the snapshot says {size}"
         raise StateFormatError(path, min(written, size), reason)
 
 

@@ -34,9 +34,9 @@ from flinkish.engine.stores.sst_files import Runs, family_number, sst_error, sst
 FamilyRows = tuple[int | None, Sequence[bytes], Sequence[bytes]]
 #: The files of each run, and the rows in all of them by family id.
 _Runs = tuple[Sequence[Sequence[str]], Mapping[int | None, int]]
-#: If there are more SSTs than this, which all overlap, they are compacted into SSTs that do not
-#: overlap. Otherwise readers would have to search every one, and Spark's own RocksDB would start
-#: with the same compaction.
+#: More runs than this, which all overlap, are compacted into SSTs that do not overlap. Otherwise
+#: readers would have to search every one, and Spark's own RocksDB would start with the same
+#: compaction.
 MAX_RUNS: Final = 4
 _SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
 

@@ -1,4 +1,4 @@
-"""Writers of RocksDB's sorted files (SSTs), of rows in any order or in that of their keys."""
+"""Writers of RocksDB's sorted files (SSTs), for rows in any order or in key order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sst_options() -> Any:
 
 
 class SortedRows:
-    """A writer of rows that come in key order: SSTs of bounded size that do not overlap.
+    """A writer of rows that come in key order, into SSTs of bounded size.
 
     ``path`` is that of its files without their numbers and endings. Families may come in any order,
     each one once. At the end ``counts`` has the number of rows by family id, ``files`` the paths.
@@ -51,7 +51,7 @@ class SortedRows:
         self.files: list[str] = []
 
     def add(self, family: int | None, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add rows; LostRows for a key that is not above the one before it."""
+        """Add rows; raise LostRows for a key that is not above the previous one."""
         prefix = b"" if family is None else family_prefix(family)
         with rocksdb_errors(make=sst_error):
             writer = self._writer

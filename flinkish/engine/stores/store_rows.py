@@ -29,7 +29,7 @@ from flinkish.engine.stores.sst_files import FAMILY_ID_BYTES, family_number
 #: The name of the only column family of a store without column families.
 DEFAULT_FAMILY = "default"
 _key, _value = operator.itemgetter(0), operator.itemgetter(1)
-#: Rows that are read at once from each of many stores.
+#: The fewest rows that are read at once from each of many stores.
 _FEWEST_ROWS = 1_000
 
 
@@ -93,7 +93,7 @@ def read_store(
 def open_merged(
     stores: Sequence[StoreFiles], functions: Any = None
 ) -> Iterator[list[Iterator[RowBlock]]]:
-    """Open RocksDB stores, and return their blocks merged in key order, family by family.
+    """Open RocksDB stores, and yield their blocks merged in key order, family by family.
 
     There is one iterator for all stores whose column families have the same ids, which is usually
     all of them. With ``functions`` of :func:`.native.library` a block is valid until the next one.
@@ -159,7 +159,7 @@ def native_family(key: bytes, families: Mapping[int, str]) -> str:
 def _merged_blocks(stores: Sequence[RocksDBRows]) -> Iterator[RowBlock]:
     most = max(_FEWEST_ROWS, MAX_ROWS // len(stores))
     pieces = merged([store.pieces(most) for store in stores])
-    # A row may be of any of them.
+    # A row may come from any of them.
     name = ", ".join(dict.fromkeys(store.chain.name for store in stores))
     return _blocks_of(pieces, stores[0].metadata.families, name)
 

@@ -1,7 +1,7 @@
 """Writing of state files as Spark writes them: deltas, snapshots, changelogs, and their codecs.
 
-For the same records in the same order, they are the same bytes as Spark's, as far as the compressor
-gives the same bytes. :mod:`flinkish.engine.stores.records` reads them and documents their formats,
+The same records in the same order give the same bytes as in Spark, if the compressor's bytes are
+the same. :mod:`flinkish.engine.stores.records` reads them and documents their formats,
 :mod:`flinkish.engine.stores.codecs` decompresses them.
 
 The framing of a codec is Spark's, byte for byte: lz4-java's ``LZ4BlockOutputStream`` and
@@ -49,9 +49,9 @@ def write_records(
 ) -> int:
     """Write a delta or a snapshot of an HDFS-backed store (``HDFSBackedStateStoreProvider``).
 
-    Returns the number of records: key and value as UnsafeRows. A value of None removes the key,
-    which is not allowed in a snapshot. ``codec`` is
-    ``spark.sql.streaming.stateStore.compression.codec``; UnsupportedState if it is unknown.
+    Returns the number of records. Each is a key and a value, as UnsafeRows; a value of None removes
+    the key, which is not allowed in a snapshot. ``codec`` is
+    ``spark.sql.streaming.stateStore.compression.codec``. Raises UnsupportedState if it is unknown.
     """
     return _write(file, _plain(records), codec, b"", _NONE)
 
@@ -66,10 +66,11 @@ def write_changelog(
 ) -> int:
     """Write a changelog of a RocksDB store (``StateStoreChangelogWriter``).
 
-    Returns the number of changes: kind (``PUT``, ``REMOVE``, ``MERGE``), key and value. Keys begin
-    with their family's id if the store has families. ``codec`` is as in :func:`write_records`.
-    ``version`` is 1 without families, 2 with them; 3 and 4 are the same in checkpoint format 2, and
-    have a ``lineage``: version and unique id of each state back to the snapshot.
+    Returns the number of changes. Each is a kind (``PUT``, ``REMOVE``, ``MERGE``), key and value.
+    Keys begin with their family's id if the store has families. ``codec`` is as in
+    :func:`write_records`. ``version`` is 1 without families, 2 with them; 3 and 4 are the same in
+    checkpoint format 2, and have a ``lineage``: version and unique id of each state back to the
+    snapshot.
 
     Raises EngineError if the version does not exist, does not fit the lineage, or does not support
     a kind of change.

@@ -19,14 +19,14 @@ from flinkish.engine.tables.decoding import KEY, VALUE
 
 _FLOAT32: Final = float(np.finfo(np.float32).max)
 _DAY_NANOS: Final = 86_400 * 10**9
-#: A day, perhaps with a time; then the digits of a second. NumPy takes much more: "", NaT, today.
+#: A day, perhaps with a time; then the digits of a second. NumPy accepts more: "", NaT, today.
 _MOMENT: Final = re.compile(
     r"(-?\d{3,6}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:(?<=:\d\d:\d\d)\.(\d{1,6}))?Z?", re.ASCII
 )
 _DAY: Final = re.compile(r"(-?\d{3,6}-\d\d-\d\d)()", re.ASCII)
 _TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?", re.ASCII)
-#: Python also takes spaces and underscores.
-_NUMBER: Final = re.compile(r"[-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|NaN|Infinity)", re.ASCII)
+#: Python also accepts spaces and underscores.
+_NUMBER: Final = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|Infinity)", re.ASCII)
 
 
 def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any:
@@ -35,7 +35,7 @@ def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any
     ``schema`` is that of the state's table, ``name`` its name, for messages. Values that
     ``pyarrow`` takes (``datetime``, ``Decimal``, ``bytes``) may be given as they are.
 
-    Raises CannotMigrate if a row has other fields, or a value does not fit.
+    Raises CannotMigrate if a row lacks one of these, or a value does not fit.
     """
     columns = []
     for column in (KEY, VALUE):
@@ -66,10 +66,13 @@ def _from_plain(value: Any, kind: Any, path: str) -> Any:
             raise ValueError(f"{path} has the fields {', '.join(names)}, not {value!r}")
         return {f.name: _from_plain(value[f.name], f.type, f"{path}.{f.name}") for f in kind}
     if pa.types.is_map(kind):
-        return [
+        entries = [
             (_from_plain(k, kind.key_type, path), _from_plain(v, kind.item_type, path))
             for k, v in _entries(value, path)
         ]
+        if len({repr(key) for key, _ in entries}) < len(entries):  # keys may have no hash
+            raise ValueError(f"{path} is {value!r}: give each key of a map once")
+        return entries
     if pa.types.is_list(kind):
         if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
             raise ValueError(f"{path} is {value!r}, which is no list: give its elements in [ ]")
@@ -143,13 +146,17 @@ def _decimal(text: str, kind: Any) -> decimal.Decimal:
 def _of_scale(number: decimal.Decimal, kind: Any) -> decimal.Decimal:
     if pa.types.is_decimal(kind):
         digits = number.normalize(decimal.Context(prec=1_000)).as_tuple().exponent
-        if not isinstance(digits, int) or -digits > kind.scale:
+        if not isinstance(digits, int):
+            raise ValueError("give a finite number")
+        if -digits > kind.scale:
             raise ValueError(f"it has at most {kind.scale} digits after the point")
     return number
 
 
 def _float(text: str, kind: Any) -> float:
     number: float = _in_range(float(_number(text)), kind)
+    if math.isinf(number) and "Inf" not in text:
+        raise ValueError("it is out of range")
     return number
 
 

@@ -137,7 +137,9 @@ def _given(
     pairs = [(find_table(template, name), frame) for name, frame in named.items()]
     names = [table.name for table, _ in pairs]
     if not names or len(set(names)) != len(names):
-        raise CannotMigrate(f"each state once, and one at least: {', '.join(names) or 'none'}")
+        raise CannotMigrate(
+            f"give at least one state, and each only once: {', '.join(names) or 'none'}"
+        )
     _check_companions(template, names)
     return tuple(pairs)
 
@@ -148,8 +150,8 @@ def _check_companions(template: OperatorState, names: Collection[str]) -> None:
         missing = companions(template, name) - set(names)
         if missing:
             raise CannotMigrate(
-                f"the state {name!r} cannot be without {', '.join(sorted(missing))}, which Spark "
-                "reads with it: give these too"
+                f"the state {name!r} needs {', '.join(sorted(missing))}, which Spark reads with "
+                "it: give all of them"
             )
 
 
@@ -235,7 +237,7 @@ def write_rows(
     *,
     root: str | None = None,
 ) -> WrittenOperator:
-    """Write an operator's state, some of it from plain rows, in this process: for little state.
+    """Write an operator's state in this process, some of it from plain rows; for small states.
 
     Parameters
     ----------
@@ -307,14 +309,14 @@ class _Writing:
 
 
 def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
-    """Refuse keys that repeat.
+    """Refuse keys that repeat in a column family.
 
-    RocksDB keeps the last row of a key, and the digests differ; files would keep all. The hashes
-    held here take less memory than Spark will need for these rows.
+    RocksDB keeps the last row of a key, so that digests differ; other files would keep all rows.
+    The hashes held here take less memory than Spark will need for these rows.
     """
     seen: set[bytes] = set()
     for block in rows:
-        hashes = [xxhash.xxh3_128_digest(key) for key in block[1]]
+        hashes = [xxhash.xxh3_128_digest(key, block[0]) for key in block[1]]
         before = len(seen)
         seen.update(hashes)
         if len(seen) != before + len(hashes):

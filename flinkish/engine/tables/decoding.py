@@ -3,6 +3,7 @@
 The caller can give readers for columns of bytes. JSON data has no loss:
 
 - dates and times are ISO 8601 (``timestamp`` in UTC, with ``Z``), in all years that Spark supports;
+  the smallest timestamp is its number, because NumPy has no text for it;
 - decimals are strings, as are the numbers that JSON lacks: ``NaN``, ``Infinity``, ``-Infinity``;
 - binaries are base64, day-time intervals are microseconds;
 - maps are lists of ``{"key", "value"}``: keys may have any type, and have an order.
@@ -136,6 +137,7 @@ def _values(array: Any, decoder: ColumnDecoder, place: str) -> Any:
 
 
 _NANOS = 1_000_000_000
+_LEAST: Final = -(2**63)
 
 
 def plain_rows(batch: Any) -> list[dict[str, Any]]:
@@ -188,7 +190,7 @@ def _moments(array: Any, unit: str, end: str) -> list[Any]:
     """Format dates or times with NumPy, which supports years that Python's datetime does not."""
     numbers = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     texts = np.datetime_as_string(numbers.astype(f"datetime64[{unit}]")).tolist()
-    return [text + end for text in texts]
+    return [_LEAST if text == "NaT" else text + end for text in texts]
 
 
 def _time(nanos: int) -> str:

@@ -3,8 +3,8 @@
 A table has the columns ``partition``, ``key`` and ``value``. The key is a struct of everything that
 Spark finds the rows by: the join keys and the row's ``index`` (in state format 4 its time) of
 joins, the start of session windows, the user's key of map state, the time of timers and of the
-indexes of the time to live. The value is a struct too (of joins with ``matched``, with a time to
-live ``value`` and ``ttlExpirationMs``); of list state it is a list of structs. Types are those of
+indexes of the time to live. The value is a struct too (joins have ``matched``, states with a time
+to live ``value`` and ``ttlExpirationMs``), for list state a list of structs. Types are those of
 :mod:`flinkish.engine.tables.decoding`.
 
 Sources: Spark's ``StateDataSource`` (which has other columns), ``OperatorStateMetadataV2`` and
@@ -47,7 +47,7 @@ from flinkish.engine.tables.decoding import (
     to_frame,
 )
 
-#: Lists too, in joins of state format 4: an empty row for each row of a time and key.
+#: Also a list, in joins of state format 4: an empty row for each row of a time and key.
 _LISTS_TOO: Final = "-tsWithKey"
 #: The states of joins that hold the buffered rows, after ``left-`` and ``right-``.
 _JOIN_ROWS: Final = ("keyWithIndexToValue", "keyWithTsToValues")
@@ -69,7 +69,7 @@ class StateTable:
     """One state of an operator, as a table. Picklable.
 
     ``operator``, ``store`` and ``family`` hold its rows. ``state_key`` and ``state_value`` are the
-    types in state; of a list, that of one element. ``decoders`` are for the columns of bytes that
+    types in state, for a list that of one element. ``decoders`` are for the columns of bytes that
     are decoded in the table.
     """
 

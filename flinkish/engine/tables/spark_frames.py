@@ -13,11 +13,15 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from flinkish.engine.errors import (
+    CannotMigrate,
     EngineError,
+    LostRows,
     MissingStateFile,
     StateFormatError,
     UnsupportedState,
 )
+from flinkish.engine.migration.evolution_steps import CannotEvolve
+from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.types import (
     Array,
     DataType,
@@ -43,6 +47,10 @@ _RAISED: Final = re.compile(
 )
 _PLACE: Final = re.compile(r"(.*?)(?: at byte (\d+))?: (.*)")
 _CLASSES: Final = {c.__name__: c for c in (StateFormatError, MissingStateFile, UnsupportedState)}
+#: Errors that have a message only.
+_REFUSALS: Final[dict[str, type[EngineError]]] = {
+    c.__name__: c for c in (CannotEncode, CannotEvolve, CannotMigrate, LostRows)
+}
 
 
 def read_state(
@@ -163,7 +171,7 @@ def error_in(error: BaseException) -> EngineError | StateFormatError | None:
     if name in _CLASSES and place is not None:
         offset = int(place[2]) if place[2] else None
         return _CLASSES[name](place[1], offset, place[3])
-    return EngineError(message)
+    return _REFUSALS.get(name, EngineError)(message)
 
 
 def computed(action: Callable[[], _T]) -> _T:

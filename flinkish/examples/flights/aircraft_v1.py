@@ -1,8 +1,8 @@
 """How often does each aircraft leave New York, and how late? Running statistics, with typed state.
 
-The state of an aircraft is an object of a class of the program's own. flinkish keeps a snapshot of
-its serializer in every savepoint, so the next version of the program, ``aircraft_v2.py``, may have
-other fields.
+The state of an aircraft is an object of a class that the program defines. flinkish keeps a snapshot
+of its serializer in every savepoint, so the next version of the program, ``aircraft_v2.py``, may
+have other fields.
 
 Run it with ``flinkish run`` or, giving it a checkpoint of its own, with ``spark-submit``::
 

@@ -1,8 +1,8 @@
 """How often does each aircraft leave New York, and how late? Running statistics, with typed state.
 
 The next version of ``aircraft_v1.py``, which takes over its state: the class of the state has one
-field more (``worst``, with a default for what is known already), one fewer (``miles``) and one that
-is called otherwise (``delay``, before ``minutes``).
+field more (``worst``, with a default for known aircraft), one fewer (``miles``) and one that is
+renamed (``delay``, formerly ``minutes``).
 
 Run it with ``flinkish run`` or, giving it a checkpoint of its own, with ``spark-submit``::
 

@@ -108,7 +108,7 @@ def compare(
 
 
 def expected_rows(spark: SparkSession, data: Path) -> dict[int, dict[Key, Values]]:
-    """Return both versions' results over all files in ``data``, each of one batch query."""
+    """Return both versions' results over all files in ``data``, each from one batch query."""
     flights = spark.read.schema(delays_v1.SCHEMA).csv(str(data / "departures"), header=True)
     flights = flights.where(f"carrier <> '{MARKER_CARRIER}'").cache()
     try:

@@ -88,7 +88,7 @@ def package_data() -> Path:
 
 
 def departures() -> list[tuple[str, ...]]:
-    """Return the package's rows as values of :data:`COLUMNS`, by day, else in its own order."""
+    """Return the package's rows as values of :data:`COLUMNS`, by day, then in its own order."""
     rows = []
     with (
         zipfile.ZipFile(package_data() / "flights.csv.zip") as archive,
@@ -125,7 +125,7 @@ def day_files() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
 
 
 def prepare(directory: Path, *, last_day: str | None = None) -> FlightData:
-    """Write the stream's files and the table of airlines below ``directory``, which is made.
+    """Write the stream's files and the table of airlines below ``directory``, made if missing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The demo: a job is stopped with a savepoint half way and resumed as a better program.
+"""The demo: a job is stopped with a savepoint halfway and resumed as a better program.
 
 ``make demo`` runs it. Every step is a command that a person could type; the demo prints the command
 and its output. At the end the stream's whole output is compared with the same query computed as a
@@ -253,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"$ cd {directory}")
     try:
         same = run(directory, options.files_per_trigger)
-    except (DemoError, ModuleNotFoundError) as error:  # its data are in a package of their own
+    except (DemoError, ModuleNotFoundError) as error:  # its data is in a separate package
         print(f"\nDemo failed: {error}", file=sys.stderr)
         return 1
     finally:

@@ -1,8 +1,8 @@
 """Settings on which the keys and values of a state depend, and that have other values now. Pure.
 
-Spark pins the settings of its state stores, not those of its expressions: a key
-``date_format(ts, ...)`` that continues in another time zone cuts the hours elsewhere, and each of
-them is then in the state twice. A savepoint records the settings on which the expressions of each
+Spark pins the settings of its state stores, not those of its expressions: if a query with a key
+``date_format(ts, ...)`` continues in another time zone, each hour gets another key, and is then in
+the state twice. A savepoint records the settings on which the expressions of each
 operator depend (:class:`~flinkish.operators.state_semantics.Dependence`), and the program that
 starts has its own.
 """
@@ -26,7 +26,7 @@ from flinkish.operators.state_semantics import (
 )
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 
-#: The stable ids of the changes.
+#: The stable id of the changes.
 SETTINGS_CHANGED = "settings-changed"
 _NAMES = {TIME_ZONE: "the session's time zone"}
 _UTC = frozenset(
@@ -67,8 +67,8 @@ def refuse_in_place(
 ) -> ConsentNeeded | None:
     """Return the refusal of a query that continues in its own checkpoint, or None.
 
-    ``name``: the query. ``operators``: the name of each operator, the meaning of its state in the
-    checkpoint, None if it is not known, and in the program.
+    ``name`` is that of the query. ``operators`` has the name of each operator, and the meaning of
+    its state in the checkpoint (None if unknown) and in the program.
     """
     changes = [
         (operator, change)
@@ -91,7 +91,7 @@ def refuse_in_place(
 
 
 def _by_part(settings: Iterable[Dependence]) -> dict[tuple[str, str], list[Dependence]]:
-    """Return what each part depends on, by setting and part, the certain first."""
+    """Return what each part depends on, by setting and part, certain ones first."""
     by_part: dict[tuple[str, str], list[Dependence]] = {}
     for each in sorted(settings, key=lambda each: not each.certain):
         by_part.setdefault((each.setting, each.part.casefold()), []).append(each)
@@ -108,7 +108,7 @@ def normal_value(setting: str, value: str) -> str:
     if setting == TIME_ZONE:
         return "utc" if lower in _UTC else lower
     if setting == TIME_PARSER:
-        return "legacy" if lower == "legacy" else "corrected"  # an exception is no other value
+        return "legacy" if lower == "legacy" else "corrected"  # ``exception`` gives no other values
     return lower
 
 

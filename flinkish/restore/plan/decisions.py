@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flinkish.connectors.sources import QueryKey, SavedSource
+from flinkish.connectors.sources import QueryKey, SavedSource, within
 from flinkish.errors import Incompatible
 from flinkish.messages.plan import StateVerdict
 from flinkish.operators.hasher import HasherVersion
@@ -99,7 +99,7 @@ def plan_query(
     """
     own = next((q for q in saved if q.key in (new.name, None) and q.key not in started), None)
     if new.operators is None:
-        return _unread(new, own, reset)
+        return _unread(new, own, _not_of_others(reset, new, saved))
     mapping = uid_map or {}
     matches = match_operators(new, saved, own, hasher=hasher, uid_map=mapping)
     sources = match_sources(
@@ -131,6 +131,14 @@ def plan_query(
         notes=(*notes, *(sources.notes if base is not None else ())),
         sources=sources,
     )
+
+
+def _not_of_others(
+    names: Collection[str], new: NewQuery, saved: Sequence[SavedQueryFacts]
+) -> list[str]:
+    """Return the names of sources without those (``QUERY/NAME``) of other saved queries."""
+    others = [query.key for query in saved if query.key != new.name]
+    return [name for name in names if all(within(name, key) is None for key in others)]
 
 
 def _unread(new: NewQuery, own: SavedQueryFacts | None, reset: Collection[str]) -> QueryPlan:

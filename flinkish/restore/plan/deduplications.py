@@ -4,8 +4,11 @@ Both keep the keys they have seen, in the same way. The value of the first is em
 second is the time at which the key expires: its event time and the delay of the watermark
 (Spark's ``StreamingDeduplicateExec`` and ``StreamingDeduplicateWithinWatermarkExec``).
 
-The event time of a key is not in the state. No row is later than the watermark and its delay, so
-that a key that expires when the watermark is two delays further is never forgotten too early.
+The event time of a key is not in the state. With one watermark, no row is later than that plus the
+delay that it had before, so a key that expires one new delay after that time is not forgotten too
+early. The earlier delay is known only if the event time is one of the key's columns, and then as it
+was when Spark wrote the schema; it is taken as no shorter than the new one. The user is told that
+keys may expire too early where it was longer, or where the query has several watermarks.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Final
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import StateChange, StateVerdict
+from flinkish.operators.state_semantics import WATERMARK_DELAY
 from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL, KEEP_OR_DROP
 from flinkish.restore.plan.state_columns import StateColumn, columns_of
@@ -37,7 +41,7 @@ class Conversion:
     Attributes
     ----------
     compared
-        The saved and the new stores without their values, which are compared no further.
+        The saved and the new stores without their values, which need no comparison.
     change
         The difference.
     expires_us
@@ -87,24 +91,33 @@ def convert_deduplication(
         )
         change = StateChange("", StateVerdict.INCOMPATIBLE, DEDUPLICATION_CHANGED, text, advice)
         return Conversion(compared, change, None)
-    expires_ms = watermark + 2 * delay
+    before = max([delay, *_delays(saved.state.stores)])
+    expires_ms = watermark + before + delay
     text = (
         "it was dropDuplicates and is now dropDuplicatesWithinWatermark: the keys it has "
-        f"seen are forgotten once the watermark reaches {_time(expires_ms)}, two delays "
-        "from now"
+        f"seen are forgotten once the watermark reaches {_time(expires_ms)}, which is too early, "
+        f"so that duplicates pass, if it had a delay above {before / 1000:g} s before or the query "
+        "has several watermarks"
     )
     return Conversion(compared, _change(text, partial=True), expires_ms * 1000)
+
+
+def _delays(stores: tuple[StoreInfo, ...]) -> list[int]:
+    """Return the delays of the watermarks on columns of the keys, in milliseconds."""
+    fields = [f for store in stores for f in (store.key_schema or {}).get("fields", ())]
+    delays = [(each.get("metadata") or {}).get(WATERMARK_DELAY) for each in fields]
+    return [delay for delay in delays if type(delay) is int]
 
 
 def _kept_for_ever(new: NewOperator) -> StateChange:
     by_time = any(column.event_time for store in new.node.stores for column in _columns(store, new))
     was = "it was dropDuplicatesWithinWatermark and is now dropDuplicates"
-    if by_time:  # what has expired is late, and is dropped for that
+    if by_time:  # a row with an expired key is late, and is dropped
         return _change(
             f"{was}, with the event time among its columns: no key is lost", partial=False
         )
     return _change(
-        f"{was}: expired keys count as new again, the others are kept for ever",
+        f"{was}: expired keys count as new again, the others are kept forever",
         partial=True,
     )
 

@@ -82,7 +82,7 @@ def with_earlier(plan: RestorePlan, earlier: Iterable[RestorePlan]) -> RestorePl
     """
     names = {row.name for row in plan.queries}
     parts = [replace(plan, complete=False)]
-    for each in sorted(earlier, key=lambda each: not each.complete):  # one of all goes first
+    for each in sorted(earlier, key=lambda each: not each.complete):  # whole plans first
         others = {row.name for row in each.queries}
         if others and others.isdisjoint(names):
             names |= others
@@ -248,7 +248,9 @@ def _left_operators(left: NonRestored) -> list[SavedOperator]:
 
 def _dropped(saved: SavedOperator, options: RestoreOptions) -> OperatorRow:
     agreed = options.allow_non_restored
-    advice = "use -n to drop it, or name the operator that takes it with --uid-map OLD=NEW"
+    advice = "use -n to drop it"
+    if saved.movable:
+        advice += ", or name the operator that takes it with --uid-map OLD=NEW"
     return OperatorRow(
         query=saved.query,
         name=saved.uid or f"operator {saved.state.ordinal}",
@@ -300,8 +302,8 @@ def _left_sources(
         if (source.query, source.entry) not in listed:
             text = f"{source.describe()} is no longer read"
             advice = "" if options.allow_non_restored else "use -n to drop it"
-            row = SourcePlan(None, source, "dropped", "source-dropped", text, advice)
-            yield _source(str(source.query), row)
+            row = SourcePlan(None, source, "dropped", "dropped-source", text, advice)
+            yield _source(source.query or "", row)
 
 
 def _sink(query: str, sink: SinkPlan) -> SinkRow:

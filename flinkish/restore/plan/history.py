@@ -1,16 +1,16 @@
 """The batch numbers of a job's history, by which a ``foreachBatch`` function can be idempotent.
 
 Spark gives the function a batch id that belongs to one query id: when an older savepoint is
-restored or a fork started, ids that another run has used come again for other data. The *history
+restored or a fork started, ids that another run has used are reused for other data. The *history
 batch* (``flinkish.history_batch``) is that id plus a *shift*, decided once, at the restore:
 
 * A query that keeps its id continues with the savepoint's shift: a batch that is replayed with the
   same input has the number that it had before.
-* Every other query gets a shift above all that were given before it. Shifts of such restores are
-  the milliseconds of their moment, :data:`_ROOM` numbers each: those of two runs do not meet,
-  whether they know of each other or not, and grow from restore to restore. 63 bits last until 2089.
-* A query that keeps its id also gets a new shift when a batch has been begun with this id whose
-  input now is another: its function may have run, although the batch was never committed.
+* Every other query gets a shift above all earlier ones: the milliseconds from 2020 to the restore,
+  times :data:`_ROOM`. So the numbers of two runs do not overlap, even if the runs do not know of
+  each other, and grow with each restore. They reach :data:`_LIMIT` in 2054.
+* A query that keeps its id also gets a new shift when a batch that was begun with this id now has
+  other input: its function may have run, although the batch was never committed.
 
 Pure.
 """
@@ -26,12 +26,12 @@ from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 
 #: In the description of a sink, in savepoints and in the registry; left out when it is 0.
 KEY = "history_shift"
-#: The first moment, 2020-01-01, in milliseconds; numbers in each of them.
+#: 2020-01-01 in milliseconds since 1970, and the history batches per millisecond.
 _EPOCH_MS = 1_577_836_800_000
 _ROOM = 1 << 22
-#: How far a new shift is above the saved one at least, whatever the clock says.
+#: The minimum distance of a new shift from the saved one, even if the clock is wrong.
 _STEP = 1 << 32
-#: A shift fits a signed long with room for batches.
+#: The largest new shift: it leaves room for batch numbers in a signed long.
 _LIMIT = 1 << 62
 
 
@@ -44,7 +44,7 @@ class Replay:
     planned
         Whether the savepoint has it planned, not committed.
     again
-        Whether Spark runs it again with exactly its input.
+        Whether Spark runs it again with exactly the same input.
     rebase_to
         The committed batch of the new checkpoint when it is another than the savepoint's.
     """
@@ -64,7 +64,7 @@ class HistoryPlan:
 
 
 def saved_shift(sink: Mapping[str, Any]) -> int:
-    """Return the shift in a sink's description; 0 where there is none, or no possible one."""
+    """Return the shift in a sink's description; 0 if there is none, or an impossible one."""
     shift = sink.get(KEY, 0)
     return shift if type(shift) is int and abs(shift) < 2 * _LIMIT else 0
 
@@ -98,7 +98,7 @@ def decide_history(
 
 
 def _newest(run: OtherRun) -> int:
-    """Return the newest batch that a run has begun, as far as it is known; -1 for none."""
+    """Return the newest batch that a run has begun, as far as known; -1 for none."""
     return max((n for n in (run.last_batch, run.begun_batch) if n is not None), default=-1)
 
 
@@ -110,7 +110,7 @@ def check_foreach_batch(
     runs: Sequence[OtherRun],
     replay: Replay,
 ) -> Check:
-    """Return what a restore means for a ``foreachBatch`` function, which flinkish cannot look into.
+    """Return what a restore means for a ``foreachBatch`` function, which flinkish cannot inspect.
 
     Parameters are those of :func:`decide_history`. The outcome is ``ok`` when no batch that a
     function has run is run again.
@@ -119,7 +119,7 @@ def check_foreach_batch(
     number = saved_batch + saved
     newest = max((_newest(run) for run in runs), default=-1)
     open_run = next((run for run in runs if not run.state.is_final), None)
-    again = max(newest - saved_batch, 1 if replay.again else 0)
+    again = max(newest - saved_batch, 1 if replay.planned else 0)
     if again <= 0 and open_run is None:
         return Check(
             "foreach-batch",
@@ -133,9 +133,16 @@ def check_foreach_batch(
             "taken, runs again with the same input"
             + (" and the same history batch" if identity.keep else "")
         )
+    elif replay.planned and newest <= saved_batch:
+        parts.append(
+            f"batch {saved_batch + 1}, which had been started when the savepoint was taken, is "
+            "not repeated as it was: its input may be processed again, in batches with new "
+            "history numbers"
+        )
     if newest > saved_batch + (1 if replay.again else 0) or open_run is not None:
+        count = newest - saved_batch
         many = (
-            f"the input of up to {newest - saved_batch} batches"
+            f"the input of up to {count} batch{'es' if count > 1 else ''}"
             if newest > saved_batch
             else "the input of batches"
         )

@@ -39,6 +39,7 @@ from flinkish.restore.plan.typed_state import (
     with_recodes,
 )
 from flinkish.state.generations import ResolvedState
+from flinkish.units import counted
 
 _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
 #: The reason of a rewrite for the Spark that will run; the program's own state is the same.
@@ -105,6 +106,13 @@ class OperatorJudgement:
         return self.verdict is not StateVerdict.MIGRATE and any(
             change.reason == NULLABILITY_WIDENED for change in self.changes
         )
+
+
+def is_rescaled(saved: SavedOperator, partitions: int) -> bool:
+    """Return whether state must be rescaled to have ``partitions`` partitions. Pure."""
+    state = saved.state
+    keyed = state.partitions > 1 or any(store.has_grouping_key for store in state.stores)
+    return keyed and state.partitions != partitions
 
 
 def judge_operator(
@@ -187,14 +195,14 @@ def _judge_taken(
             "Spark",
             changes=changes,
         )
-    # One partition is never the user's choice: global limits and aggregations without key have it.
-    if partitions is not None and state.partitions not in (1, partitions):
+    if partitions is not None and is_rescaled(taken, partitions):
         return OperatorJudgement(
             operator,
             StateVerdict.RESCALE,
             taken,
             "partitions-changed",
-            f"its state has {state.partitions} partitions, and {partitions} were asked for",
+            f"its state has {counted(state.partitions, 'partition')}, and {partitions} were "
+            "asked for",
             f"omit -p, or use -p {state.partitions}",
             changes,
         )
@@ -299,7 +307,7 @@ def ask(
 ) -> ConsentNeeded | None:
     """Return the refusal of plans that need consent, or None.
 
-    ``accept_partial`` names the operators whose old keys or rows may lack a part of the answer.
+    ``accept_partial`` names the operators whose old keys or rows may have incomplete results.
     """
     asked = [
         plan
@@ -333,7 +341,7 @@ def advice_for(
 ) -> str:
     """Return the advice for a verdict; the parameters are those of :func:`refuse` and :func:`ask`.
 
-    Rewriting is advised only where an engine can do it, a consent only where it is not given.
+    Rewriting is advised only where an engine can do it, consent only where it is not yet given.
     """
     if plan.reason == FOR_ANOTHER_SPARK:
         return "" if plan.executable(executors) else plan.advice

@@ -51,9 +51,9 @@ class NonRestored:
         return lines + [source.describe() for source in self.sources]
 
     def may_read(self, name: str) -> bool:
-        """Return whether a later query may have a source of this name, and go on from there.
+        """Return whether a later query may have a source of this name that takes a position left.
 
-        It is what was saved of one that is left, or ``QUERY/`` and anything.
+        The name fits a saved source that is left, or is any ``QUERY/NAME`` of a query that is left.
         """
         if any(within(name, query.key) is not None for query in self.queries):
             return True
@@ -69,8 +69,8 @@ class NonRestored:
     def may_be_of(self, name: str) -> bool:
         """Return whether a later query may have an operator of this name that takes saved state.
 
-        One that was saved without a uid may have any name by now. ``QUERY/NAME`` may be one if the
-        query is left as a whole.
+        An operator that was saved without a uid may have any name by now. ``QUERY/NAME`` may be an
+        operator if the query is left as a whole.
         """
         if any(within(name, query.key) is not None for query in self.queries):
             return True
@@ -83,7 +83,7 @@ class NonRestored:
 
     def error(self) -> NonRestoredState:
         """Return the refusal to continue without this state."""
-        names = ", ".join(f"'{q.key}'" for q in self.queries)
+        names = ", ".join(f"'{q.key}'" for q in self.queries if q.key is not None)
         hint = (
             f"start a query named {names} (.queryName), as in the savepoint; or " if names else ""
         )
@@ -121,7 +121,7 @@ class Taken:
     operators, sources
         The query and the ordinal of each operator, the query and the entry of each source.
     continued
-        Queries that one of the job's continues: a plain checkpoint has one for any name.
+        Saved queries that a query of the job continues; that of a plain checkpoint fits any name.
     """
 
     queries: frozenset[QueryKey] = frozenset()
@@ -145,11 +145,12 @@ def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
     continued: set[QueryKey] = set()
     for name, plan in plans.items():
         if plan is None:
-            # Its first run may have been: it took the query of its name, or a plain checkpoint's.
+            # Its first run may have been restored: from the query of its name, or from a plain
+            # checkpoint.
             whole |= {name, None}
             continued |= {name, None}
             continue
-        # What a plan of all queries drops was agreed to; that of one query only shows it.
+        # What a plan of all queries drops was agreed to; a plan of one query only shows it.
         passed = None if plan.complete else StateVerdict.DROPPED.value
         states = [row.origin for row in plan.operators if row.verdict != passed]
         operators |= {(o.query, o.ordinal) for o in states if o and o.ordinal is not None}
@@ -168,8 +169,8 @@ def find_non_restored(
 ) -> NonRestored:
     """Return what ``plans``, those of the queries started so far, do not take.
 
-    A query from which nothing is taken counts as a whole. Of another query its operators count and,
-    if the savepoint describes them, its sources.
+    A query from which nothing is taken counts as a whole. Of any other query, the operators count
+    and, if the savepoint describes them, the sources.
 
     ``before`` is what the job's earlier drivers took.
     """
@@ -235,12 +236,12 @@ def check_left_out(
 
 @dataclass(frozen=True)
 class LostOrigin:
-    """What a job began with, which cannot be read, though not all queries had been started.
+    """The origin of a job, which can no longer be read though not all queries had been started.
 
     Attributes
     ----------
     path
-        The savepoint, or the checkpoints of the job before.
+        The savepoint, or the checkpoints of the previous job.
     why
         What is wrong with it.
     names

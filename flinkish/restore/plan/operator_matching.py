@@ -114,7 +114,7 @@ class _Index:
 
 
 def named_operators(operators: Sequence[SavedOperator], old: str) -> list[SavedOperator]:
-    """Return the saved operators that a name of the user's may mean: as ``by_old_name``."""
+    """Return the saved operators that a user's name may mean, by the rules of ``by_old_name``."""
     wanted = old.lower()
     return (
         [op for op in operators if op.uid == old]

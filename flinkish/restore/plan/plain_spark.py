@@ -88,11 +88,11 @@ def _canonical(offer: RestorableQuery) -> Incompatible:
 
 @dataclass(frozen=True)
 class PlainContinuation:
-    """How a query continues, as far as flinkish would do something for it that Spark does not.
+    """How a query continues, in the respects that flinkish handles and Spark alone does not.
 
     ``counts_history`` is whether its ``foreachBatch`` function has history batches that are not
     Spark's; ``log_path`` is the place of a file sink, whose log ends at ``newest_logged`` and has a
-    compact entry each ``interval`` batches.
+    compact entry every ``interval`` batches.
     """
 
     query: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flinkish.messages.plan import RestoreOutcome, RestorePlan
+from flinkish.messages.plan import PlanVerdict, QueryRow, RestoreOutcome, RestorePlan
 from flinkish.units import size_text
 from flinkish.units import table as aligned
 
@@ -20,10 +20,10 @@ def plan_rows(plan: RestorePlan) -> list[tuple[str, ...]]:
         name = op.uid or f'"{op.name}"'
         state = "-" if op.bytes is None else state_text(op.rows, op.bytes)
         why = "starts empty" if op.verdict == "new" else op.text
-        rows.append((str(op.query), name, op.kind or "-", op.verdict, state, why))
+        rows.append((op.query or "-", name, op.kind or "-", op.verdict, state, why))
     for source in plan.sources:
         why = "" if source.verdict == "as-is" else source.text
-        rows.append((str(source.query), source.label, "source", source.verdict, "-", why))
+        rows.append((source.query or "-", source.label, "source", source.verdict, "-", why))
     for sink in plan.sinks:
         why = "" if sink.reason in _QUIET else sink.text
         rows.append((sink.query, sink.path, f"{sink.format} sink", sink.verdict, "-", why))
@@ -93,30 +93,31 @@ class Finding:
 
 
 def findings(plan: RestorePlan) -> list[Finding]:
-    """Return what a plan says besides its table; rows that one advice fits are one finding."""
-    count, outcome = len(plan.queries), _OUTCOMES[plan.verdict]
+    """Return what a plan says besides its table; rows with the same advice are one finding."""
+    count = len(plan.queries)
     every = [
         Finding(each.outcome, "", each.id, of_query(str(each.query), each.text, count), each.advice)
         for each in plan.checks
         if each.outcome is not RestoreOutcome.OK
     ]
-    together: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    together: dict[tuple[RestoreOutcome, str, str], list[tuple[str, str]]] = {}
     for row in plan.rows:
         if row.verdict in _STOPS and row.advice:
             who = f"{row.query}/{row.label}" if count > 1 else row.label
-            together.setdefault((row.reason, row.advice), []).append((who, row.text))
-    for (reason, advice), rows in together.items():
+            outcome = _OUTCOMES["ok" if plan.verdict == "ok" else _STOPS[row.verdict]]
+            together.setdefault((outcome, row.reason, row.advice), []).append((who, row.text))
+    for (outcome, reason, advice), rows in together.items():
         names, texts = _listed([row[0] for row in rows], ", "), _listed([row[1] for row in rows])
         every.append(Finding(outcome, names, reason, texts, advice))
     for query in plan.queries:
         refusal = query.refusal
-        if refusal is not None and not _told(plan, query.name):
+        if refusal is not None and not _told(plan, query):
             text = f"query '{query.name}': {refusal.message}"
             every.append(Finding(_OUTCOMES[query.verdict], "", "", text, refusal.hint))
     return every
 
 
-#: What a verdict is as the outcome of a check.
+#: The outcome of a check that corresponds to a verdict.
 _OUTCOMES = {
     "ok": RestoreOutcome.WARNING,
     "consent-needed": RestoreOutcome.CONSENT,
@@ -124,30 +125,39 @@ _OUTCOMES = {
 }
 
 
-#: Verdicts that require the user to act.
-_STOPS = frozenset(
-    {"migrate", "rescale", "incompatible", "dropped", "consent-needed", "ahead", "unreadable"}
-)
+#: Verdicts of rows that may require the user to act, and the verdict on a plan that each causes.
+_STOPS: dict[str, PlanVerdict] = {
+    "migrate": "ok",
+    "rescale": "ok",
+    "unreadable": "ok",
+    "dropped": "consent-needed",
+    "consent-needed": "consent-needed",
+    "ahead": "consent-needed",
+    "incompatible": "incompatible",
+}
 
 
-#: So many names stand before an advice that fits more of them.
+#: The maximum number of names listed before one advice.
 _NAMED = 5
 
 
 def _listed(words: Sequence[str], separator: str = "; ") -> str:
-    """Return the names or sentences of rows that one advice fits, each once. Pure."""
+    """Return the names or sentences of rows with the same advice, each once. Pure."""
     each = list(dict.fromkeys(words))
     more = [f"{len(each) - _NAMED} more"] if len(each) > _NAMED else []
     return separator.join(each[:_NAMED] + more)
 
 
-def _told(plan: RestorePlan, query: str) -> bool:
-    """Return whether a row of the query explains why it is refused."""
+def _told(plan: RestorePlan, query: QueryRow) -> bool:
+    """Return whether a row or a check of the query explains why it is refused."""
     return any(
-        row.query == query and row.verdict in _STOPS and row.verdict != "dropped"
+        row.query == query.name
+        and row.verdict != "dropped"
+        and _STOPS.get(row.verdict) == query.verdict
         for row in plan.rows
     ) or any(
-        check.query == query and check.outcome is RestoreOutcome.REFUSED for check in plan.checks
+        check.query == query.name and check.outcome is _OUTCOMES[query.verdict]
+        for check in plan.checks
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
-from flinkish.errors import StorageError
+from flinkish.checkpoint.discovery import query_id_of
+from flinkish.errors import Corrupt, StorageError
 from flinkish.messages.calls import KnownRun
 
 
@@ -52,7 +53,7 @@ class OtherRun:
 
     @staticmethod
     def of(run: KnownRun, state: RunState) -> OtherRun:
-        """Return a run as a client tells it to a driver; ``state`` is the one that it names."""
+        """Return a run that a client reports to a driver; ``state`` is the one that it names."""
         return OtherRun(run.job_id, state, run.last_batch, run.begun_batch, run.since)
 
 
@@ -63,7 +64,7 @@ class QueryIdentity:
     Attributes
     ----------
     goes_back
-        Whether it does not because the job it comes from went on after the savepoint.
+        Whether it gets a new id because the job it comes from went on after the savepoint.
     in_use
         Whether that job still runs.
     """
@@ -101,23 +102,29 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
     return QueryIdentity(True, "the job it comes from ended with this batch")
 
 
-def newest_begun(query: CommittingQuery) -> int | None:
-    """Return the newest batch that another job has planned, from its offset log if that exists."""
+def newest_begun(query: CommittingQuery, query_id: str) -> int | None:
+    """Return the newest batch that another job has planned, from its offset log if that exists.
+
+    ``query_id`` is the Spark query id that the job ran.
+    """
     try:
-        return newest_planned_batch(query.checkpoint_dir)
-    except StorageError:
-        return None  # not a local checkpoint
+        is_its_own = query_id_of(query.checkpoint_dir) == query_id
+        return newest_planned_batch(query.checkpoint_dir) if is_its_own else None
+    except (Corrupt, StorageError):
+        return None  # not a local checkpoint, or not its own any more
 
 
-def newest_batch(query: CommittingQuery) -> int | None:
+def newest_batch(query: CommittingQuery, query_id: str | None = None) -> int | None:
     """Return the newest batch that another job committed.
 
     It comes from the job's commit log if that still exists: the registry's number is only as recent
-    as the last heartbeat.
+    as the last heartbeat. A log of another Spark query id than ``query_id``, if that is given, does
+    not count: the directory was deleted, and another query has begun there.
     """
     try:
-        batch = newest_committed_batch(query.checkpoint_dir)
-    except StorageError:
+        is_its_own = query_id is None or query_id_of(query.checkpoint_dir) == query_id
+        batch = newest_committed_batch(query.checkpoint_dir) if is_its_own else None
+    except (Corrupt, StorageError):
         batch = None  # not a local checkpoint
     numbers = [number for number in (batch, query.batch_id) if number is not None]
     return max(numbers, default=None)

@@ -17,7 +17,7 @@ from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.origin.spark_compat import SparkFit
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.judging import OperatorJudgement
+from flinkish.restore.plan.judging import OperatorJudgement, is_rescaled
 from flinkish.restore.plan.pins import asked_provider, formats_for
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
@@ -61,9 +61,9 @@ class QueryRestore:
     rewrite
         The engine's work on the checkpoint that the recipe makes.
     writes
-        ``format``, ``path`` and ``table`` of its sink, as far as the program says.
+        ``format``, ``path`` and ``table`` of its sink, as far as the program gives them.
     history
-        How its history batches go on; None if it is not restored.
+        How its history batches continue; None if it is not restored.
     """
 
     name: str
@@ -147,7 +147,7 @@ def rewrite_of(
     pins = plan.base.pins if plan.base is not None else {}
     provider = asked_provider(pins, settings or {}) if canonical else None
     chosen = replace(chosen, formats={**formats_for(provider, pins), **chosen.formats})
-    # The engine reads schemas that are there, so those that Spark would write anew it writes too.
+    # The engine reads existing schemas, so it also writes those that Spark would renew.
     anew = {
         each.operator.node.ordinal: unchanged_rows(each.operator.node.stores)
         for each in plans
@@ -157,6 +157,4 @@ def rewrite_of(
 
 
 def _rescales(plan: OperatorJudgement, partitions: int | None) -> bool:
-    # One partition is never the user's choice: see judge_operator.
-    saved = plan.taken.state.partitions if plan.taken is not None else 1
-    return partitions is not None and saved not in (1, partitions)
+    return partitions is not None and plan.taken is not None and is_rescaled(plan.taken, partitions)

@@ -1,17 +1,17 @@
 """What a restore writes again to a sink that keeps no batch numbers. Pure.
 
-Of such a sink (:attr:`~flinkish.connectors.base.Connector.repeats_batches`; Spark's ``KafkaWriter``
-writes without transactions, 3.5 to 4.3) a batch that runs again is written again, whole:
+To such a sink (:attr:`~flinkish.connectors.base.Connector.repeats_batches`; Spark's ``KafkaWriter``
+writes without transactions, 3.5 to 4.3), a batch that runs again is written again in full:
 at-least-once. These batches run again:
 
 * those that other jobs with the query's id committed after the savepoint;
-* those of jobs that went back to an earlier batch of it, and so got another query id;
-* the batch that such a job had begun when it was killed or cancelled, of which some rows may be
-  there;
+* those of jobs that went back to an earlier batch of the query, and so got another query id;
+* the batch that such a job had begun when it was killed or cancelled, some rows of which may
+  have been written;
 * the planned batch (in the offset log, not committed), which is replayed with the same input.
 
 All of them are after the savepoint's batch, so they are counted by the last one. Their rows need
-not be the same ones again: only a planned batch has its range fixed.
+not be the same: only a planned batch has a fixed range of input.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def judge_repeats(
         return Check(
             reason,
             RestoreOutcome.WARNING,
-            f"{about}: whatever job {running[0].job_id}, which is "
-            f"{running[0].state.value}, writes after batch {batch} is written again",
+            f"{about}: all that job {running[0].job_id} ({running[0].state.value}) writes after "
+            f"batch {batch} will be written again",
             "stop the job first, or let the program write to another topic",
             batches=None,
         )
@@ -91,7 +91,7 @@ def sink_format(sink: Mapping[str, Any]) -> str | None:
 def _last(run: OtherRun, batch: int) -> int:
     """Return the last batch of which a job may have written rows."""
     begun = 0 if run.state.value == "FINISHED" else 1
-    if run.last_batch is not None and run.since is not None:  # whatever its batches hold
+    if run.last_batch is not None and run.since is not None:  # its batches may hold any rows
         return max(run.since, batch) + run.last_batch - run.since + begun
     if run.last_batch is None or run.last_batch < batch:
         return batch

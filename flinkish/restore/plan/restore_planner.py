@@ -96,9 +96,9 @@ class RestoreEnvironment(Protocol):
         offer: RestorableQuery,
         at_ms: int | None = None,
     ) -> SourceAnswer | None:
-        """Return what is there of what a source reads, and its offsets at a time if asked for.
+        """Return what a source can still read, and its offsets at a time if requested.
 
-        None if nobody is asked for such a source, or nobody answers.
+        None if no system is asked about such a source, or none answers.
         """
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
@@ -123,7 +123,7 @@ class RestorePlanner:
         before: Taken = NOTHING_TAKEN,
     ) -> None:
         self.offers = offers
-        #: What earlier drivers of the job took of the savepoint.
+        #: What earlier drivers of the job took from the savepoint.
         self.before = before
         self.options = options
         self.settings = settings
@@ -250,7 +250,7 @@ class RestorePlanner:
         elif refusal is None:
             refusal = _cannot_rewrite(rewrite, recipe, settings)
         refusal = refusal or ask(plan.operators or (), options.accept_partial)
-        if not isinstance(refusal, Incompatible):  # what no consent can help
+        if not isinstance(refusal, Incompatible):  # which no consent can resolve
             permitted = recipe
             if sink is not None and sink.blocks and sink.permit == ("rebase",):
                 permitted = replace(recipe, rebase_to=sink.newest_batch)
@@ -280,7 +280,7 @@ class RestorePlanner:
         recipe: Recipe,
         identity: QueryIdentity,
     ) -> QueryRestore:
-        """Return the plan with the shift of its history batches, and what its function must do."""
+        """Return the plan with its history shift and the check of a ``foreachBatch`` function."""
         batch = offer.query.batch_id
         facts = (
             *(saved_shift(offer.query.sink), batch, identity),
@@ -294,7 +294,7 @@ class RestorePlanner:
         return replace(restore, history=history, checks=checks)
 
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
-        """Return where sources are moved to, by entry; UsageError for one that is named twice."""
+        """Return the offsets that sources get, by entry; raise UsageError for one named twice."""
         targets: dict[int, Target] = {}
         saved = list(self.offers.by_key)
         for name, target in self._set_offsets:
@@ -310,7 +310,7 @@ class RestorePlanner:
     def _source_facts(
         self, new: NewQuery, plan: QueryPlan, targets: Mapping[int, Target]
     ) -> SourceFacts:
-        """Return what is known of what sources with a position read."""
+        """Return what is known about the data of sources that have a saved position."""
         answers: dict[int, SourceAnswer] = {}
         pairs = zip(new.sources or (), plan.sources.matched or _in_order(new, plan), strict=False)
         for source, saved in pairs:
@@ -356,7 +356,7 @@ class RestorePlanner:
     def _written_again(
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
     ) -> Check | None:
-        """Return what a sink gets again; a running job would end with what it has planned."""
+        """Return what a sink gets again; a running job would first commit its planned batch."""
         runs: list[OtherRun] = []
         if plan.own and not offer.live and sink_connector(new.sink.format).repeats_batches:
             runs += self._environment.other_runs(offer.query_id)
@@ -380,7 +380,9 @@ class RestorePlanner:
 
     def _left_behind(self) -> NonRestored:
         """Return the non-restored state, without queries refused before operators were matched."""
-        refused = {name for name, each in self._done.items() if each.plan is None}
+        refused: set[QueryKey] = {name for name, each in self._done.items() if each.plan is None}
+        if refused:
+            refused.add(None)  # the query of a plain checkpoint continues as any
         left = self.non_restored()
         return NonRestored(
             tuple(query for query in left.queries if query.key not in refused),
@@ -404,9 +406,9 @@ class RestorePlanner:
 
 
 def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:
-    """Return the positions of a checkpoint that does not describe its sources, as Spark takes them.
+    """Return the positions of a checkpoint that does not describe its sources, in Spark's order.
 
-    What they say of their offsets is only in the logs.
+    Their offsets are only in the logs.
     """
     if plan.base is None or plan.base.sources is not None:
         return []
@@ -417,7 +419,7 @@ def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:
 def _cannot_rewrite(
     rewrite: StateRewrite, recipe: Recipe, settings: PlanningSettings
 ) -> Incompatible | None:
-    """Return why state cannot be rewritten during the restore, whatever its operators, or None."""
+    """Return why no state can be rewritten during the restore, regardless of operators, or None."""
     if not rewrite.canonical:
         text = f"the state must be rewritten for this Spark, but {WITHOUT_ENGINE}"
         return None if settings.executors else Incompatible(text, reasons=["no-engine"])
@@ -442,7 +444,7 @@ def _cannot_rewrite(
 def _sink_ahead(
     sink: SinkPlan, rewrite: StateRewrite | None, recipe: Recipe, settings: PlanningSettings
 ) -> FlinkishError:
-    """Return the refusal for a sink that is ahead: it needs consent, if a consent can help."""
+    """Return the refusal for a sink that is ahead: ConsentNeeded if consent can resolve it."""
     permitted = recipe
     if sink.permit == ("rebase",):
         permitted = replace(recipe, rebase_to=sink.newest_batch)

@@ -12,16 +12,16 @@ not compared.
 
 The rules follow Flink's serializer snapshots:
 
-* a column with the same name, place and type: as is. Also where it could not be null and now can,
-  as in Flink: Spark refuses that, but no row has to change, so the restore lets Spark write the
-  schema anew (except for formats that keep schemas by version);
+* a column with the same name, place and type: as is, even if it becomes nullable, as in Flink.
+  Spark refuses that, but no row has to change, so the restore lets Spark write a new schema (except
+  for formats that keep schemas by version);
 * a column whose name has changed, but not what it is computed from: as is;
 * in the value: additional nullable columns, fewer columns, another order, a type that Avro
   promotes: the rows can be rewritten (``migrate``); in the key: another order, or a wider number;
 * where the savepoint knows the meaning of an aggregation's buffers, a join's columns or a
-  deduplication's, all of them may be exchanged for others: an aggregate that is new begins with the
-  restore, a column that is new is null in the rows that wait. Keys or rows from before then do not
-  have the full answer (``partial``), so the user has to agree;
+  deduplication's, all of them may be exchanged for others: an aggregate that is new starts at the
+  restore, a column that is new is null in the rows that wait. Keys or rows from before then have
+  incomplete results (``partial``), so the user has to agree;
 * everything else is incompatible.
 """
 
@@ -57,7 +57,7 @@ _PROMOTIONS: Mapping[str, frozenset[str]] = {
     "string": frozenset({"binary"}),
     "binary": frozenset({"string"}),
 }
-#: Those that keep different numbers different, so that a key may take them.
+#: The promotions that keep different numbers different, so that keys may take them.
 _KEY_PROMOTIONS: Mapping[str, frozenset[str]] = {
     "byte": frozenset({"short", "integer", "long", "float", "double"}),
     "short": frozenset({"integer", "long", "float", "double"}),
@@ -312,7 +312,7 @@ def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | Non
         return f"`{field.whole}` starts at the restore for existing keys", None
     if field.event_time:
         return (
-            "waiting rows have no such time, so they would wait for ever",
+            "waiting rows have no such time, so they would wait forever",
             f"keep the event time as it was; {KEEP_OR_DROP}",
         )
     if not field.has_nulls:
@@ -326,7 +326,7 @@ def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | Non
 def _same_column(
     store: str, part: StatePart, saved: StateColumn, new: StateColumn, *, is_key: bool
 ) -> Iterator[StateChange]:
-    # A window is never null, as rows without a time have none: but Spark 4.3 says it might be.
+    # A window is never null, as rows without a time have none; Spark 4.3 calls it nullable.
     is_window = is_key and bool(saved.detail) and bool(new.detail)
     is_comparable = (part.nulls_known or saved.told) and not is_window
     narrowed = is_comparable and saved.has_nulls and not new.has_nulls
@@ -341,7 +341,8 @@ def _same_column(
             store, StateVerdict.INCOMPATIBLE, "definition-changed", text, KEEP_OR_DROP
         )
     if saved.collations != new.collations:
-        yield _type_change(store, part, saved.shown, "a collation", "another one", is_key=True)
+        text = f"{part.subject}: `{saved.shown}` has another collation than before; {part.because}"
+        yield StateChange(store, StateVerdict.INCOMPATIBLE, "type-changed", text, KEEP_OR_DROP)
     yield from _types(store, part, saved.shown, saved.type, new.type, is_key=is_key)
 
 
@@ -422,6 +423,8 @@ def _type_change(
 
 
 def _widens(saved: Any, new: Any, *, is_key: bool, decimals: bool) -> bool:
+    if not isinstance(new, str):
+        return False
     if is_key:
         return new in _KEY_PROMOTIONS.get(str(saved), frozenset())
     old, now = (_DECIMAL.fullmatch(str(each)) for each in (saved, new))

@@ -33,7 +33,8 @@ query id then accept its batches as new, although they have rows of the same inp
 the same choice.
 
 A planned batch (written to the offset log, not committed) is replayed with exactly the same input.
-A sink that is ahead already has it, as the batch after the savepoint's.
+A sink of the saved query that is ahead already has it, as the batch after the savepoint's. (A file
+sink at another place has batches of others: there the planned batch is one of those to write.)
 
 * Without state, or if it is computed anyway (Iceberg), skipping it is right: a sink that has this
   batch and no later one is not ahead, and a rebase gives the planned batch the number of the sink's
@@ -78,7 +79,7 @@ class SinkStatus:
     rollback
         The version to which a table can go back; None for a sink without versions.
     skips_after_rollback
-        Whether it skips the same batches when it has gone back.
+        Whether it skips the same batches after a rollback.
     computes_skipped
         Whether a batch that it skips is computed anyway.
     has_files
@@ -166,10 +167,12 @@ class Continuation:
         Whether the new checkpoint has a planned batch
         (:attr:`~flinkish.restore.recipe.Recipe.replays_planned`).
     has_planned_state
-        Whether the new checkpoint also gets the state that this batch has written already.
+        Whether the new checkpoint also gets the state that the planned batch has written.
     job_at
         The newest batch that the running job had planned when the status was known, if the sink
         is the job's own: up to there, the sink is ahead only because the job continues.
+    writes_elsewhere
+        Whether the program writes to another place than the saved query did.
     """
 
     saved_batch: int
@@ -180,6 +183,7 @@ class Continuation:
     replays_planned: bool = False
     has_planned_state: bool = False
     job_at: int | None = None
+    writes_elsewhere: bool = False
 
 
 def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = None) -> SinkPlan:
@@ -191,14 +195,18 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
     where = f"the {status.format} sink {status.path}"
     if status.unreadable is not None and mode == "rollback":
         text = f"{where} cannot be rolled back to the savepoint: {status.unreadable}"
-        return _ahead(status, query, "sink-cannot-go-back", text, ("rebase",))
+        return _ahead(status, query, "sink-cannot-go-back", text, ("rebase",), _UNSEEN)
     if status.unreadable is not None:
+        text = f"the batches of {where} are unknown: {status.unreadable}"
+        if mode is not None:
+            text += f"; --sink-ahead {mode} has no effect on it"
         return _plan(
             status,
             "unreadable",
             "sink-unreadable",
-            f"the batches of {where} are unknown: {status.unreadable}",
-            f"if it has batches after {saved}, use --sink-ahead or another path",
+            text,
+            f"if it has batches after {saved}, output may be dropped, or be there twice: let the "
+            "driver read it, or write to another path",
         )
     if status.drift.undone:
         return _judge_undone(status, query, mode, where)
@@ -227,7 +235,9 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
             text = f"{where} has batch {newest}, of another query id"
             return _plan(status, "as-is", "sink-other-id", text)
         return _judge_new_id(status, query, mode, where)
-    has_planned = query.replays_planned and newest == saved + 1
+    # Batches by query id are the saved query's at any place.
+    sink_has_it = query.replays_planned and (status.by_query_id or not query.writes_elsewhere)
+    has_planned = sink_has_it and newest == saved + 1
     breaks = query.stateful and not status.computes_skipped
     if has_planned and (query.has_planned_state or not breaks):
         state = ", and the state that it has written is taken" if breaks else ""
@@ -242,7 +252,7 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
     if mode == "rebase":
         # The sink has the planned batch. With the number of the sink's newest batch it is skipped,
         # not written twice. But a skipped batch is not computed, and state needs it computed.
-        planned_skipped = query.replays_planned and not breaks
+        planned_skipped = sink_has_it and not breaks
         return _plan(
             status,
             "rebase",
@@ -276,14 +286,14 @@ def _judge_undone(
         f"the batches up to {query.saved_batch}, and has what was written since"
     )
     skips = newest is not None and newest > query.saved_batch and query.keeps_query_id
+    stays: SinkMode = "rebase" if skips else "accept"
     if mode == "rollback":
-        return _roll_back(status, query, back, "sink-undone")
+        return _roll_back(status, query, back, "sink-undone", stays, _AS_IT_IS)
     if mode == "rebase" or (mode == "accept" and not skips):
         verdict: SinkVerdict = "rebase" if mode == "rebase" else "accept"
         text = f"{back}: it continues with the table as it is, as accepted"
         return _plan(status, verdict, "sink-undone", text, rebase_to=newest if skips else None)
-    modes: tuple[SinkMode, ...] = ("rebase" if skips else "accept", "rollback")
-    return _ahead(status, query, "sink-undone", back, modes, _AS_IT_IS)
+    return _ahead(status, query, "sink-undone", back, (stays, "rollback"), _AS_IT_IS)
 
 
 def _judge_shared(
@@ -307,7 +317,7 @@ def _judge_shared(
     if mode in ("accept", "rebase"):
         return _plan(status, mode, "sink-shared", f"{text}; it continues, as accepted")
     if mode == "rollback":
-        return _roll_back(status, query, text, "sink-shared")
+        return _roll_back(status, query, text, "sink-shared", "accept", _AS_IT_IS)
     return _ahead(status, query, "sink-shared", text, ("accept",), _AS_IT_IS)
 
 
@@ -342,14 +352,22 @@ def _judge_new_id(
 
 
 def _roll_back(
-    status: SinkStatus, query: Continuation, ahead: str, reason: str = "sink-ahead"
+    status: SinkStatus,
+    query: Continuation,
+    ahead: str,
+    reason: str = "sink-ahead",
+    instead: SinkMode = "rebase",
+    choices: Mapping[str, str] | None = None,
 ) -> SinkPlan:
-    """Return the plan to roll a table back to the savepoint's version, or why it cannot be done."""
+    """Return the plan to roll a table back to the savepoint's version, or why it cannot be done.
+
+    ``instead`` is the choice that works where it cannot; ``choices`` are the texts of choices.
+    """
     why = _why_not_back(status, query)
     if why or status.rollback is None:
         text = f"{ahead}, and it cannot be rolled back to the savepoint: {why}"
-        only: SinkMode = "rebase" if reason == "sink-ahead" else "accept"
-        return _ahead(status, query, "sink-cannot-go-back", text, (only,), _CHOICES)
+        chosen = choices or _CHOICES
+        return _ahead(status, query, "sink-cannot-go-back", text, (instead,), chosen)
     undone = len(status.rollback.undone)
     newest = status.newest_batch
     skips = newest is not None and newest > query.saved_batch
@@ -373,7 +391,7 @@ def _roll_back(
 def _why_not_back(status: SinkStatus, query: Continuation) -> str:
     """Return why a sink cannot be rolled back to the savepoint; empty if it can."""
     if status.rollback is None:
-        return f"a {status.format} sink has no versions"
+        return f"the format {status.format} keeps no versions"
     if query.in_use:
         return "the job that it comes from still writes to it"
     return status.rollback.why
@@ -382,7 +400,7 @@ def _why_not_back(status: SinkStatus, query: Continuation) -> str:
 _CHOICES = {
     "rebase": "--sink-ahead rebase writes it all again (output from after the savepoint is then "
     "there twice)",
-    "accept": "--sink-ahead accept lets the sink drop them",
+    "accept": "--sink-ahead accept lets the sink drop that output",
     "rollback": "--sink-ahead rollback first rolls the table back to the savepoint (nothing is "
     "lost or there twice)",
 }
@@ -391,6 +409,11 @@ _AS_IT_IS = {
     **_CHOICES,
     "rebase": "--sink-ahead rebase continues with the table as it is",
     "accept": "--sink-ahead accept continues with the table as it is",
+}
+#: The choice for a sink whose batches are unknown.
+_UNSEEN = {
+    "rebase": "--sink-ahead rebase continues all the same (the output of batches that the sink has "
+    "may be dropped, or be there twice)",
 }
 
 

@@ -1,11 +1,11 @@
 """The position from which each source of a restored query continues. Pure.
 
 A source is matched by its uid, in any query of the job, else by what it reads, in the saved query
-that continues or in those that gave the state behind the source. A name of Spark's
-(``readStream.name``) is one of the query: only those queries are searched for it. The remaining
+that continues or in those that gave the state that the source feeds. A source's name in Spark
+(``readStream.name``) belongs to its query: only those queries are searched for it. The remaining
 sources of the query that continues are paired in order, as in Spark, so that a path may change. A
-new source starts without a saved position. So does a source that ``--reset-source`` names, whatever
-it was paired with.
+new source starts without a saved position. So does a source that ``--reset-source`` names, even if
+it was paired.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def match_sources(
                 hint="run it with flinkish from this checkpoint, and take a savepoint of that job",
             )
         return SourceMatches()
-    if not origins and not _any_uid(new, saved):
+    if not origins and new.sources is None:
         return SourceMatches()
     unknown = [query for query in origins if query.sources is None]
     if unknown or new.sources is None:
@@ -101,6 +101,8 @@ def match_sources(
         )
     finder = _Finder(new.sources, saved, own, taken, hasher, uid_map, afresh)
     matched = finder.find()
+    if not origins and all(position is None for position in matched):
+        return SourceMatches()
     positions = tuple(
         None if source.entry in afresh else position
         for source, position in zip(new.sources, matched, strict=True)
@@ -130,7 +132,7 @@ def reset_entries(
     """Return the entries of the sources of ``new`` that ``--reset-source`` names.
 
     A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
-    number of its line in the offset log; behind ``QUERY/`` it is one of that query alone. A
+    number of its line in the offset log; after ``QUERY/`` it is one of that query only. A
     DataFrame that is used twice is one source with two lines, and the name stands for both. Names
     of other queries' sources are left to :func:`check_reset`.
 
@@ -163,7 +165,7 @@ def check_reset(
     """Raise UsageError when an option names a source that no query of the program reads.
 
     ``queries`` are all queries that the program has started, ``saved`` those of the savepoint,
-    ``left`` the ones of them that the program may start later.
+    ``left`` those of them that the program may start later.
     """
     for name in names:
         if not any(_named(name, query.sources or (), saved) for query in queries):
@@ -208,7 +210,8 @@ def check_inputs(
 ) -> None:
     """Refuse a join whose inputs are exchanged (Incompatible).
 
-    Its state holds the rows of each side, and Spark does not notice if their columns are alike.
+    Its state holds the rows of each side. Spark does not notice the exchange if their columns are
+    alike.
     """
     # Reset sources count too: the state still holds the rows of their input.
     paired = matches.matched
@@ -242,11 +245,6 @@ def _origins(
 ) -> list[SavedQueryFacts]:
     keys = {op.query for op in taken.values() if op is not None}
     return [query for query in saved if query is own or query.key in keys]
-
-
-def _any_uid(new: NewQuery, saved: Sequence[SavedQueryFacts]) -> bool:
-    uids = {source.uid for query in saved for source in query.sources or ()}
-    return any(source.uid in uids for source in new.sources or () if source.uid is not None)
 
 
 def _unchanged(
@@ -320,7 +318,7 @@ class _Finder:
         return None
 
     def _behind(self, source: NewSource) -> set[str | None]:
-        """Return the saved queries that gave the state behind a source."""
+        """Return the saved queries that gave the state of the operators that a source feeds."""
         return {op.query for o in source.feeds if (op := self._taken.get(o)) is not None}
 
     def _by_signature(self, source: NewSource) -> SavedSource | None:

@@ -1,4 +1,4 @@
-"""The verdict for each source of a restore, one row for each, for people and for decisions. Pure.
+"""One row with the verdict for each source of a restore, to show and to decide by. Pure.
 
 :mod:`.source_matching` decides which saved position a source takes. This module judges the match:
 whether the source still reads what the position belongs to, and whether Spark can continue from it.
@@ -63,7 +63,7 @@ def source_plans(
 
 
 def is_changed_file_source(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether a file source reads another path than it did, or by other options.
+    """Return whether a file source reads another path than before, or with other options.
 
     Both are records of sources, as savepoints have them.
     """
@@ -146,7 +146,8 @@ def _dropped(saved: SavedSource, fresh: Sequence[NewSource] = ()) -> SourcePlan:
         "dropped",
         "dropped-source",
         f"{saved.describe()} is not taken by any source of this query",
-        advice + "read it again, or drop its position with -n (--allowNonRestoredState)",
+        advice
+        + "keep reading it in the program, or drop its position with -n (--allowNonRestoredState)",
     )
 
 

@@ -70,8 +70,12 @@ class Beginning:
             return f"query '{self.query}' would start with batch 0, in a new checkpoint"
         if self.planned is None:
             return f"query '{self.query}' would start with batch 0, in {self.checkpoint}"
-        batch = self.planned if self.committed is None else self.committed
-        return f"query '{self.query}' would resume after batch {batch} of {self.checkpoint}"
+        if self.committed is None:
+            again = f"would start with batch {self.planned} again, as planned in"
+            return f"query '{self.query}' {again} {self.checkpoint}"
+        return (
+            f"query '{self.query}' would resume after batch {self.committed} of {self.checkpoint}"
+        )
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class EarlierRun:
     batch
         The newest batch that it has committed.
     checkpoint
-        Where.
+        The checkpoint that has this batch.
     to_table
         Whether it has written to a table, which still has its batches; else to a sink that keeps no
         batch numbers.
@@ -113,8 +117,7 @@ class Agreed:
     rebase_to
         The batch after which the query begins to count; None for its own numbers.
     reason
-        An id for programs; ``sink-unreadable`` where nobody knows whether there is anything to
-        agree to.
+        An id for programs; ``sink-unreadable`` if it is unknown whether consent would be needed.
     """
 
     text: str
@@ -123,7 +126,7 @@ class Agreed:
 
 
 def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
-    """Return whether a query in a new checkpoint reads from a source what an earlier run has read.
+    """Return whether a query in a new checkpoint reads a source's input of earlier runs again.
 
     ``options`` are those that matter for a restore.
     """
@@ -161,7 +164,7 @@ def judge_start(
     continues. ``begun`` is the run of this job's name that has planned its first batch of the query
     and committed none. ``named`` says that the user has named the job: runs under a program's name
     may be of several jobs. Returns the refusal, or the choice that permits the start; None if
-    nothing stands against it.
+    nothing prevents it.
     """
     sink = _sink_ahead(begins, position)
     counts_on = mode == "rebase" or (position is not None and not position.has_files)
@@ -205,7 +208,7 @@ def judge_start(
             "--sink-ahead rebase starts with the next batch after those (all input is written)"
         )
     if sink and ahead is None and not breaks:
-        choices.append("--sink-ahead accept lets the sink drop them")
+        choices.append("--sink-ahead accept lets the sink drop that output")
     if written is not None and reason.endswith("-written"):
         choices.append("--sink-ahead rebase writes it all again")
     if position is not None:
@@ -272,13 +275,13 @@ def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
     if stands is not None:
         yield (
             f"resume job {stands.name} (at batch {stands.batch}) with: flinkish run "
-            f"--name {stands.name} --resume"
+            f"--name {quoted(stands.name)} --resume"
         )
     yield "start from a savepoint with -s PATH"
     if begins.is_new and not begins.has_place:
         yield "give the query a checkpointLocation, from which its next start resumes"
     if begins.checkpoint is not None and begins.committed is not None:
-        yield f"resume from this checkpoint with -s {begins.checkpoint} --sink-ahead rebase"
+        yield f"resume from this checkpoint with -s {quoted(begins.checkpoint)} --sink-ahead rebase"
     elif begins.checkpoint is not None and begins.planned is None:
         yield f"remove {begins.checkpoint}, which has no batch, and use --sink-ahead rebase"
 
@@ -289,18 +292,17 @@ def may_be_another_directory(writer: KnownWriter) -> bool:
 
 
 def is_another_directory(writer: KnownWriter, sink: SinkStatus) -> bool:
-    """Return whether a writer's place is another host's own directory of the name. Pure.
+    """Return whether a writer's place is another host's directory of the same name. Pure.
 
-    It may be one that both hosts have mounted. Then the batch that the writer has committed last is
-    in the log of the sink, and nothing there is older than it.
+    If both hosts have mounted one directory, the log of the sink has the batch that the writer
+    committed last, and its newest entry is not older. A writer that has committed nothing proves
+    nothing: its first batch may be running.
     """
     if not may_be_another_directory(writer):
         return False
-    if sink.newest_batch is None:
-        return True
-    if writer.last_batch is None:
+    if writer.last_batch is None or sink.unreadable is not None:
         return False
-    if sink.newest_batch < writer.last_batch:
+    if sink.newest_batch is None or sink.newest_batch < writer.last_batch:
         return True
     if sink.written is None or writer.last_batch_end is None:
         return False

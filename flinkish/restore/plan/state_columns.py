@@ -1,14 +1,14 @@
 """The columns of a saved state and of the program's, and which of them are the same. Pure.
 
-A column is known by the program's name for it: that of the column, or of the aggregate whose buffer
-it is (:class:`~flinkish.operators.state_semantics.StateSemantics`). One that has another name is
-the same where it is computed from the same.
+A column is identified by its name in the program: that of the column, or of the aggregate whose
+buffer it is (:class:`~flinkish.operators.state_semantics.StateSemantics`). A column with another
+name is the same if it is computed from the same expression.
 
-Joins of state format 4 keep the rows that wait by event times, which are compared too
-(``SymmetricHashJoinStateManagerV4``). Spark removes rows by the time that they are kept by, and
-where a join key is the event time it finds them by it. A join key with a watermark is a column of
-the rows too, so that their schema tells. Without an event time a row is kept by a number below
-1024, which every watermark is above.
+Joins of state format 4 store waiting rows by event time, which is compared too
+(``SymmetricHashJoinStateManagerV4``). By this time Spark removes rows and, where a join key is the
+event time, finds them. A join key with a watermark is also a column of the rows, so their schema
+shows it. A row without an event time is stored by a number below 1024, and every watermark is above
+that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flinkish.operators.state_semantics import (
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
 
 _COLLATIONS = "__COLLATIONS"
-#: The ends of the names of a join's stores that count its rows, or find them.
+#: Suffixes of the names of a join's stores that count or locate its rows.
 _WITHOUT_ROWS = ("keyToNumValues", "tsWithKey")
 
 
@@ -178,10 +178,10 @@ def _named(
 
 
 def same_columns(saved: Sequence[StateColumn], new: Sequence[StateColumn]) -> dict[str, str]:
-    """Return which column is which, old name -> new name; one that is missing is gone.
+    """Return the new name of each old column, by its old name; a column without one is gone.
 
-    Columns of one name are the same. So are those that are computed from the same: in their order
-    where there are as many of them as before, else those in the same place.
+    Columns of one name are the same. So are those that are computed from the same expression: in
+    order if there are as many of them as before, else those in the same place.
     """
     before, after = {c.name for c in saved}, {c.name for c in new}
     same = {c.name: c.name for c in saved if c.name in after}
@@ -206,9 +206,9 @@ def _source(column: StateColumn) -> tuple[str, str] | None:
 def event_time_changes(
     store: str, part: StatePart, saved: Sequence[StateColumn], new: Sequence[StateColumn]
 ) -> Iterator[StateChange]:
-    """Yield the change where another column gives the time by which rows of a store are kept.
+    """Yield the change where another column gives the time by which rows are stored.
 
-    A program without an event time removes no rows, and finds those that are kept by one.
+    A program without an event time removes no rows, and finds those that are stored by one.
     """
     same = same_columns(saved, new)
     before = [column for column in saved if column.event_time]

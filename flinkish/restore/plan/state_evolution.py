@@ -1,7 +1,7 @@
-"""How the rows of an operator's state become those of the program's: column by column. Pure.
+"""How the saved rows of an operator's state become the program's, column by column. Pure.
 
-What :mod:`.schema_compatibility` says about two states, this module turns into places: for each
-column of the program's the saved one that it comes from, or the value with which it begins.
+This module turns what :mod:`.schema_compatibility` says about two states into places: for each
+column of the program, the saved column that it comes from, or its initial value.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class StoreEvolution:
     key, value
         The program's schemas (JSON of Spark's ``StructType``); None keeps the old one.
     key_places, places
-        Where their columns come from; None where their names tell.
+        Where their columns come from; None to match them by name.
     begins
-        What new columns of the value have in existing rows, by their index; without one: null.
+        What new columns of the value hold in existing rows, by their index; null if not listed.
     recodes
-        Functions that make the new bytes of columns of typed state, by the names on the way to the
+        Functions that make the new bytes of columns of typed state, by the path of names to the
         column in the new value; picklable.
     """
 
@@ -49,16 +49,25 @@ def evolution_by_name(
 ) -> dict[str, StoreEvolution]:
     """Return the evolution of values whose fields the user names, by store.
 
-    Stores whose values do not change are left out.
+    Keys have the same columns in the same order; only their nullability may be wider. Stores of
+    which neither changes are left out.
     """
     before = {store.name: store for store in saved}
-    return {
-        store.name or DEFAULT_STORE: StoreEvolution(value=store.value_schema)
-        for store in new
-        if store.name in before
-        and store.value_schema is not None
-        and before[store.name].value_schema != store.value_schema
-    }
+    evolutions: dict[str, StoreEvolution] = {}
+    for store in new:
+        if (old := before.get(store.name)) is None:
+            continue
+        value = store.value_schema if store.value_schema != old.value_schema else None
+        key = store.key_schema if _is_wider(old.key_schema, store.key_schema) else None
+        if key is not None or value is not None:
+            evolved = StoreEvolution(key, value, _as_they_are(key))
+            evolutions[store.name or DEFAULT_STORE] = evolved
+    return evolutions
+
+
+def _is_wider(saved: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+    pairs = zip(_fields(saved), _fields(new), strict=False)
+    return any(now["nullable"] and not was["nullable"] for was, now in pairs)
 
 
 def evolution_by_meaning(
@@ -140,7 +149,7 @@ def _leading(
 ) -> Places | None:
     """Return the places of the columns that repeat the key before an aggregation's buffers.
 
-    Where the key's columns keep their order, so do these; else their names tell, if they do.
+    These keep their order if the key's columns do; else they are matched by unique names.
     """
     if len(before) != len(after):
         return None

@@ -1,4 +1,4 @@
-"""Typed state in a restore: what the saved serializers say of the program's. Pure.
+"""Typed state in a restore: the program's serializers against the saved ones. Pure.
 
 A savepoint keeps a snapshot of every serializer that wrote values of a state
 (:class:`~flinkish.operators.state_semantics.StateSemantics`). Here each is resolved against the
@@ -24,7 +24,7 @@ from flinkish.state.serializers import TypeSerializer
 from flinkish.state.serializers import Verdict as TypeVerdict
 from flinkish.state.snapshots import DEFAULT_MODULES, ModuleLoader, StatePlace
 
-#: The reason of a rewrite that state.migration=lazy does without.
+#: The reason of a rewrite that state.migration=lazy avoids.
 MIGRATED = "typed-state-migrated"
 
 

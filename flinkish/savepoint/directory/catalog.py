@@ -231,7 +231,7 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
 def find_damage(entry: CatalogEntry, level: str) -> FlinkishError | None:
     """Return what is wrong with a savepoint, or None; ``level`` is that of :func:`check_files`.
 
-    Also the error of a failed check: it is then unknown whether the savepoint is intact.
+    If the check itself fails, its error is returned: whether the savepoint is intact is unknown.
     """
     path = entry.path
 

@@ -16,7 +16,7 @@ from flinkish.errors import FlinkishError, from_record
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import Catalog, Unreadable, read_paths
 from flinkish.savepoint.format.metadata import FILE_NAME
-from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint, savepoint_directory
 
 Tell = Callable[[str], object]
 #: Number of rows per statement or fetch.
@@ -32,10 +32,11 @@ UNKNOWN_HINT = (
 class Disposed:
     """The result of :func:`dispose`.
 
-    ``removed`` and ``missing`` are the numbers of its files that were removed, and that did not
-    exist. ``bytes`` were freed (not counting hard links elsewhere). ``foreign`` are relative paths
-    of files that are not the savepoint's own and stay. ``kept`` files stay because the savepoints
-    ``users`` use them; disposing of the last of these removes them.
+    ``removed`` of its files were removed (with ``_metadata``), and ``missing`` did not exist.
+    ``bytes`` is the size of its removed data files (hard links elsewhere keep them on the disk).
+    ``foreign`` are relative paths of files that are not the savepoint's own and stay. ``kept``
+    files stay because the savepoints ``users`` use them; disposing of the last of these removes
+    them.
     """
 
     path: str
@@ -68,18 +69,18 @@ def dispose(
     returned.
 
     With ``dry_run`` nothing changes, and ``gone`` are the locations that earlier dry runs have
-    reported as removed. With ``follow``, ``path`` itself may be a link; links below it are never
-    followed. ``tell`` is called with the location of each removed entry; directories end with a
-    slash. ``siblings`` are the savepoints in the same directory, opened; None: they are read. A
-    renamed or copied one uses files by its metadata, without a list under its name; if that cannot
-    be read, it may use any.
+    reported as removed. With ``follow``, ``path`` itself may be a link, which stays; links below it
+    are never followed. ``tell`` is called with the location of each removed entry; directories end
+    with a slash. ``siblings`` are the savepoints in the same directory, opened; None: they are
+    read. A renamed or copied one uses files by its metadata, without a list under its name; if its
+    metadata cannot be read, it may use any file.
 
     Raises SavepointNotFound; Corrupt or UnsupportedFormat if its ``_metadata`` or a reference list
     cannot be read, so that its own files are unknown; FlinkishError if a sibling cannot be read and
     may use its files (nothing is removed in these cases); StorageError.
     """
     savepoint = open_savepoint(path)
-    place = _Place.of(savepoint.path, follow, dry_run, tell, gone)
+    place = _Place.of(savepoint.path if follow else savepoint_directory(path), dry_run, tell, gone)
     if siblings is None:
         siblings = _siblings_of(savepoint.path)
     unknown = unknown_users(savepoint, siblings)
@@ -91,6 +92,7 @@ def dispose(
         unlisted = _unlisted_users(savepoint.path, listed, siblings, gone)
         for each in unlisted:  # before anything is removed: its metadata may be gone by now
             files.mark_used(_held_in(savepoint.path, each))
+        foreign = files.mark_listed(_listed(savepoint))
         place.remove([FILE_NAME])
         if not dry_run and storage.is_local(savepoint.path):
             storage.sync_directory(savepoint.path)
@@ -98,7 +100,6 @@ def dispose(
         for user in users:
             files.mark_used(sharing.read_references(savepoint.path, user))
         users = tuple(sorted({*users, *(storage.base_name(each.path) for each in unlisted)}))
-        foreign = files.mark_listed(_listed(savepoint))
         counts = files.counts()
         result = Disposed(
             path=savepoint.path,
@@ -134,7 +135,7 @@ def dispose(
 
 
 def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadable, ...]:
-    """Return the siblings of a savepoint that cannot be read, and so may use its files.
+    """Return the unreadable siblings of a savepoint, any of which may use its files.
 
     On a local disk each has its own links, unless the directory was copied from elsewhere: then
     there are holders, or lists.
@@ -206,12 +207,8 @@ class _Place:
     gone: Collection[str]
 
     @staticmethod
-    def of(
-        location: str, follow: bool, dry_run: bool, tell: Tell | None, gone: Collection[str]
-    ) -> _Place:
-        """Return the place at ``location``, which may itself be a link if ``follow`` is set."""
-        if follow and storage.is_local(location) and os.path.islink(location):
-            location = os.path.realpath(location)
+    def of(location: str, dry_run: bool, tell: Tell | None, gone: Collection[str]) -> _Place:
+        """Return the place at ``location``."""
         return _Place(*storage.prefixed(location), dry_run, tell, gone)
 
     def remove(self, names: Iterable[str]) -> None:
@@ -228,7 +225,7 @@ class _Place:
     def remove_directories(
         self, files: Iterable[str], goes: Callable[[str], bool], *, top: bool = True
     ) -> None:
-        """Remove the directories of these files that are empty, with ``top`` also the topmost.
+        """Remove the directories of these files if empty; with ``top``, also the topmost.
 
         For a dry run, ``goes`` returns whether a file is removed by then.
         """
@@ -364,7 +361,7 @@ def _release(
     gone: Collection[str],
     siblings: Catalog | None,
 ) -> bool:
-    place = _Place.of(holder, False, dry_run, tell, gone)
+    place = _Place.of(holder, dry_run, tell, gone)
     mine = set(sharing.read_references(holder, user))
     own_list = f"{sharing.DIRECTORY}/{user}"
     gone = {*gone, sharing.list_of(holder, user)}
@@ -422,7 +419,11 @@ def _listed(savepoint: OpenSavepoint) -> Iterator[str]:
 
 
 def _walk_all(root: str) -> Iterator[str]:
-    for directory, directories, names in os.walk(root):
+    def refused(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise storage.storage_error("list", error.filename or root, error) from error
+
+    for directory, directories, names in os.walk(root, onerror=refused):
         relative = os.path.relpath(directory, root)
         links = [n for n in directories if os.path.islink(os.path.join(directory, n))]
         for name in [*names, *links]:

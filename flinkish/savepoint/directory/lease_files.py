@@ -2,7 +2,8 @@
 
 Anyone who can write into a directory of savepoints can write such a file. Therefore only the file's
 name identifies it. It is read with a size limit, and only if it is a regular file. Every field must
-have its type and range, and a time in the future is replaced by the file's time.
+have its type and range. A time in the future is replaced by the file's time, and so is a refresh
+before that: the clock of another host may be wrong.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Kind(str, Enum):
 
 _WORDS = {
     Kind.WRITE: "a savepoint is being written",
-    Kind.PRUNE: "files are removed",
-    Kind.REWRITE: "state is rewritten",
+    Kind.PRUNE: "files are being removed",
+    Kind.REWRITE: "state is being rewritten",
 }
 
 
@@ -66,7 +67,7 @@ class LeaseRecord:
     path: str | None = None
 
     def is_stale(self, now: float) -> bool:
-        """Return whether its owner is certainly gone; ``now`` is in seconds since the epoch."""
+        """Return whether its owner counts as gone; ``now`` is in seconds since the epoch."""
         if now - self.refreshed > STALE:
             return True
         return self.host == os.uname().nodename and not _runs(self.pid)
@@ -75,7 +76,7 @@ class LeaseRecord:
         """Describe the lease for messages."""
         seconds = max(0, round(time.time() - self.created))
         return (
-            f"{_WORDS[self.kind]} by {self.owner} on {self.host} (pid {self.pid}) since {seconds} s"
+            f"{_WORDS[self.kind]} by {self.owner} on {self.host} (pid {self.pid}) for {seconds} s"
         )
 
     def to_bytes(self) -> bytes:
@@ -138,6 +139,9 @@ def look_at_lease(
             raise ValueError("it is too large")
         data = storage.read_below(target, f"{directory}/{name}", MAX_BYTES)
         return FoundLease(name, modified, _believed(parse_lease(data, name), modified, time.time()))
+    except PermissionError as error:  # the directory may be listed, but not entered
+        place = storage.join(target, directory, name)
+        raise storage.storage_error("read", place, error) from error
     except FileNotFoundError:
         if storage.is_local(target) and os.path.islink(storage.join(target, directory, name)):
             return FoundLease(name, modified, None, "it is not a regular file")
@@ -197,16 +201,16 @@ def _is_text(value: str) -> bool:
 
 
 def _believed(record: LeaseRecord, modified: float, now: float) -> LeaseRecord:
-    """Replace times in the future by the time of the lease's file. Pure.
+    """Replace times in the future, and an older refresh, by the time of the lease's file. Pure.
 
-    Clocks of hosts may differ, but not by more than :data:`STALE` seconds.
+    The owner's clock may be wrong. Each refresh writes the file, with the time of the storage.
     """
     latest = now + STALE
     written = modified if modified <= latest else 0.0
     return replace(
         record,
         created=record.created if record.created <= latest else written,
-        refreshed=record.refreshed if record.refreshed <= latest else written,
+        refreshed=max(record.refreshed if record.refreshed <= latest else 0.0, written),
     )
 
 

@@ -2,16 +2,17 @@
 
 A lease is a small file in ``<directory>/_locks/``, refreshed while its owner lives (like restic's
 locks). To take one, a process writes its lease and then reads the others: of two that conflict, at
-least one sees the other and withdraws. Two savepoints of one job conflict, and an operation that
-removes files (prune, dispose) conflicts with every writer; savepoints of different jobs do not. A
-rewrite of state conflicts with nothing: its lease only shows that it is alive. The protocol assumes
+least one sees the other and withdraws. Two savepoints of one job conflict, and a prune conflicts
+with every writer and other prune; savepoints of different jobs do not conflict. A rewrite of state
+conflicts with nothing: its lease only shows that it is alive. Disposing of one savepoint takes no
+lease (:mod:`flinkish.savepoint.directory.sharing`). The protocol assumes
 storage with read-after-write consistency, which local disks, HDFS and S3 have.
 
 A lease is stale (:meth:`LeaseRecord.is_stale`) if it has not been refreshed for :data:`STALE`
 seconds, or if it is of this host and its process is gone. The next process that finds it removes it
 by its file name. The content of a lease is checked, see
-:mod:`flinkish.savepoint.directory.lease_files`. An unreadable lease locks until its file has not
-been written for that long; a file without a lease's name never locks.
+:mod:`flinkish.savepoint.directory.lease_files`. An unreadable lease locks until its file is
+:data:`STALE` seconds old; a file without a lease's name never locks.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
 
 
 def find_leases(target: str) -> tuple[FoundLease, ...]:
-    """Return all files among a directory's leases, oldest first, including damaged and other ones.
+    """Return all files among a directory's leases, oldest first, with damaged and foreign ones.
 
     Raises UnsafePath if the directory of leases is a link.
     """
@@ -155,11 +156,8 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        try:
+        with suppress(StorageError, UnsafePath):  # the work is done, and it expires by itself
             self.release()
-        except (StorageError, UnsafePath):
-            if error is None:
-                raise  # otherwise the first error is the one to report
 
 
 def _first_conflict(target: str, mine: LeaseRecord) -> FoundLease | None:

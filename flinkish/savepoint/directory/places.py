@@ -39,7 +39,7 @@ def place_keys(location: str) -> frozenset[str]:
 
 
 def is_link(location: str) -> bool:
-    """Return whether the location itself is a link (below what may be a link)."""
+    """Return whether the location itself is a link; links above it do not matter."""
     return storage.is_local(location) and os.path.islink(location)
 
 
@@ -48,7 +48,7 @@ def credible_time(created: float, written: float | None, now: float) -> float | 
 
     ``created`` is from its metadata: the clock of the host that took it, which a copy keeps. A time
     in the future is the mark of a wrong clock. Then ``written`` is used, the time of its
-    ``_metadata`` by the clock of the storage, unless that is in the future, too: None.
+    ``_metadata`` by the clock of the storage; None if that is in the future, too.
     """
     return next(
         (each for each in (created, written) if each is not None and not is_future(each, now)), None
@@ -56,8 +56,8 @@ def credible_time(created: float, written: float | None, now: float) -> float | 
 
 
 def is_future(seconds: float, now: float) -> bool:
-    """Return whether a time is in the future, by more than clocks differ. Pure."""
-    return not seconds <= now + SKEW  # also for text that is not a number
+    """Return whether a time is in the future by more than :data:`SKEW`. Pure."""
+    return not seconds <= now + SKEW  # true also for NaN
 
 
 def written_at(directory: str, name: str) -> float | None:

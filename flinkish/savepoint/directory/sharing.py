@@ -8,7 +8,9 @@ keep, and disposing of the last user removes the rest.
 
 The order matters, because two hosts may run this at once. A user writes its list, then checks that
 the holder is still whole. A disposal removes the holder's ``_metadata`` first, then reads the
-lists. At least one of the two sees the other.
+lists. At least one of the two sees the other. In the same way a user takes over files of a holder
+that was disposed of before: it checks that the savepoint which lists them there is still whole, and
+the disposal of that one removes its ``_metadata`` before it reads the holder's lists.
 """
 
 from __future__ import annotations
@@ -197,9 +199,9 @@ def by_holder(held: Iterable[str]) -> Iterator[tuple[str, Iterator[str]]]:
 class Space:
     """Bytes of a savepoint's data files, and the names of the savepoints it shares files with.
 
-    Shared are files that an earlier savepoint holds for this one (``holders``), files that later
-    ones use (``users``), and local files with other hard links (a checkpoint, or a savepoint of the
-    same files): disposing of this savepoint alone does not free them.
+    Files are shared if an earlier savepoint holds them for this one (``holders``), if later ones
+    use them (``users``), or if they are local and have other hard links (in a checkpoint or another
+    savepoint): disposing of this savepoint alone does not free them.
     """
 
     own_bytes: int

@@ -18,7 +18,7 @@ FORMAT_CANONICAL = "canonical"
 
 @dataclass(frozen=True)
 class SavepointJob:
-    """The job that a savepoint is taken of, with the versions that run it."""
+    """The job that a savepoint is taken of, and the versions that it runs on."""
 
     job_id: str
     name: str
@@ -50,7 +50,7 @@ class Header:
 
 @dataclass(frozen=True)
 class OperatorRecord(Identified):
-    """One stateful operator: its state, and what the driver knew of it."""
+    """One stateful operator: its state, and what the driver knew about it."""
 
     state: StateOnDisk
     facts: OperatorFacts
@@ -101,8 +101,8 @@ class QuerySource:
     """A query to save.
 
     ``checkpoint`` is the root of its checkpoint. ``source`` and ``sink`` are descriptions as JSON
-    data; ``sink_at`` replaces ``sink`` if the sink itself must be examined: it describes the sink
-    as of a query id and a batch. ``batch_id`` None is the newest committed batch.
+    data; ``sink_at`` replaces ``sink`` if the sink itself must be examined: it is called with the
+    query id and the batch id. ``batch_id`` None is the newest committed batch.
     """
 
     name: str

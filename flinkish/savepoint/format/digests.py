@@ -95,7 +95,7 @@ def hasher(algorithm: str) -> Hasher:
 
 
 class _Crc32Hasher:
-    """SHA-256 over the CRC-32 of every 512 bytes, whatever the lengths of the updates."""
+    """SHA-256 over the CRC-32 of every 512 bytes, independent of the lengths of the updates."""
 
     name = CRC32_512
 

@@ -11,12 +11,12 @@ from typing import Final
 MAX_FILE: Final = 4 << 30
 #: Bytes of one of its blocks, compressed or not. They are written with 256 KiB plus one record.
 MAX_BLOCK: Final = 32 << 20
-#: All blocks may have :data:`SPARE` bytes plus MAX_RATIO times the bytes on the disk, unpacked.
+#: All blocks together may unpack to SPARE bytes plus MAX_RATIO times the bytes on the disk.
 MAX_RATIO: Final = 100
 SPARE: Final = 256 << 20
 #: Bytes of all blocks with the header and the queries, after decompression.
 MAX_QUERY_BYTES: Final = 128 << 20
-#: Bytes of the container's own header (its schema has 4 KiB).
+#: Bytes of the container's header (the schema takes 4 KiB).
 MAX_HEADER: Final = 64 << 10
 #: Bytes of one string.
 MAX_TEXT: Final = 16 << 20

@@ -217,7 +217,7 @@ class Metadata:
         self.files = 0
         self.bytes = 0
         self.features: frozenset[str] = frozenset()
-        #: SHA-256 (hex) of all before the footer: only a copy of this file has the same.
+        #: SHA-256 (hex) of all bytes before the footer: only a copy of this file has the same.
         self.seal = ""
         self._open()
 
@@ -273,7 +273,7 @@ class Metadata:
             except (Damaged, DamagedAvro):
                 if blocks.whole:
                     raise
-        # The beginning is longer than usual, or the file is damaged: then this raises.
+        # The start is longer than usual, or the file is damaged, and opening it raises.
         whole = Metadata(path)
         return whole.header, whole.queries
 
@@ -438,7 +438,7 @@ class _Blocks:
 
 
 def _named(record: Mapping[str, Any]) -> Decode:
-    """Return what reads a record as a pair of its name and its fields."""
+    """Return a decoder that reads a record as a pair of its name and its fields."""
     name = record["name"]
     return then(compile_schema(record), lambda fields: (name, fields))
 

@@ -36,14 +36,19 @@ def find_operator(savepoint: OpenSavepoint, text: str) -> tuple[QueryRecord, Ope
                 address(query.name, o.uid, o.state.ordinal) for query, o in matches
             )
             raise UsageError(
-                f"several operators of the savepoint are {uid!r}, of the queries "
+                f"{uid!r} names several operators of the savepoint, in the queries "
                 + ", ".join(query.name for query, _ in matches),
                 hint=f"name it with its query: {addresses}",
             )
-    names = ", ".join(sorted(_names(o)[0] if _names(o) else str(o.state.ordinal) for _, o in every))
-    uid = text.partition("/")[0]
+    firsts = [(_names(o) or [str(o.state.ordinal)])[0] for _, o in every]
+    names = ", ".join(
+        sorted(
+            name if firsts.count(name) == 1 else address(query.name, o.uid, o.state.ordinal)
+            for name, (query, o) in zip(firsts, every, strict=True)
+        )
+    )
     raise UsageError(
-        f"the savepoint has no operator {uid!r}; it has: {names or 'none with state'}",
+        f"the savepoint has no operator {text!r}; it has: {names or 'none with state'}",
         hint="flinkish savepoint show lists its operators",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -50,7 +51,7 @@ class OpenSavepoint:
 
     @property
     def seal(self) -> str:
-        """The digest of its metadata: a copy of the savepoint has the same, and no other."""
+        """The digest of its metadata, which only copies of the savepoint have in common."""
         return self._metadata.seal
 
     def iter_files(self) -> Iterator[FileRecord]:
@@ -87,14 +88,19 @@ def savepoint_directory(path: str) -> str:
 def open_savepoint(path: str) -> OpenSavepoint:
     """Open the savepoint at ``path`` (directory or ``_metadata`` file, path or URL).
 
-    The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`.
+    The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`. A link is
+    followed: the savepoints that hold files of this one, or use its files, are beside its target.
 
     Raises SavepointNotFound, Corrupt, UnsupportedFormat for a newer version or an unknown required
     feature, and StorageError.
     """
     directory = savepoint_directory(path)
-    if storage.is_local(directory) and not storage.is_directory(directory):
-        raise SavepointNotFound(f"no savepoint at {path}: the directory does not exist", path=path)
+    if storage.is_local(directory):
+        if not storage.is_directory(directory):
+            message = f"no savepoint at {path}: the directory does not exist"
+            raise SavepointNotFound(message, path=path)
+        if os.path.islink(directory):
+            directory = os.path.realpath(directory)
     try:
         metadata = Metadata(storage.join(directory, FILE_NAME))
     except SavepointNotFound as error:
@@ -117,13 +123,13 @@ def open_savepoint(path: str) -> OpenSavepoint:
 
 
 def _savepoints_below(directory: str) -> int:
-    """Return how many directories that are named as savepoints there are in a directory."""
+    """Return the number of directories in a directory that are named like savepoints."""
     names = storage.list_directory(directory).directories
     return sum(name.startswith("savepoint-") for name in names)
 
 
 def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
-    """Check a savepoint's data files; raise Corrupt with the first bad file and their number.
+    """Check a savepoint's data files; raise Corrupt with the first bad one and their number.
 
     ``quick`` checks that every file exists with its size; ``logs`` also compares the digests of
     logs, metadata and schemas, whose bytes decide what is read again and how; ``full`` those of
@@ -182,7 +188,7 @@ def find_bad_files(savepoint: OpenSavepoint, level: str = LOGS) -> Iterator[BadF
 
 
 def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
-    """Yield the state partitions that an operator must have and the savepoint was taken without."""
+    """Yield the state partitions that an operator must have and the savepoint lacks."""
     for query in savepoint.queries:
         for operator in query.operators:
             state = operator.state

@@ -1,18 +1,19 @@
 """The Avro schema of ``_metadata``, and its conversion from and to the model, with all checks.
 
-A value out of range is damage (:class:`Damaged`): a date that no calendar has, a negative count, an
+A value out of range is damage (:class:`Damaged`): an impossible date, a negative count, an
 unreasonable batch id. Code that uses the model therefore need not check again. Limits are in
 :mod:`flinkish.savepoint.format.limits`.
 
-A version has exactly one schema, so comparing fingerprints is enough to know a file's. Whoever
-changes a record raises :data:`FORMAT_VERSION` and keeps the schema of the version before, because
-savepoints of all versions stay readable.
+Each version has exactly one schema, which its fingerprint identifies. A change to a record must
+raise :data:`FORMAT_VERSION` and keep the previous version's schema, because savepoints of all
+versions stay readable.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -32,6 +33,8 @@ from flinkish.savepoint.format.contents import (
 )
 
 _INT64 = 1 << 63
+#: Characters of a digest of any algorithm: it is one word.
+_DIGEST = re.compile(r"[!-~]+")
 
 
 class Damaged(ValueError):
@@ -127,6 +130,8 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
 def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
     """Convert an Avro record into a file record; raise Damaged if it is out of range."""
     _in_range(record, "size", 0, _INT64)
+    if not _DIGEST.fullmatch(record["digest"]):
+        raise Damaged(f"it has an invalid digest: {record['digest'][:200]!r}")
     return FileRecord(**record)
 
 

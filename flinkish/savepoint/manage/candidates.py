@@ -92,7 +92,7 @@ def _has_all_queries(header: Header) -> bool:
 
 
 def _by_place(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return values by the names of the places of their locations."""
+    """Return the values by the place keys of their locations."""
     return {key: value for location, value in pairs for key in place_keys(location)}
 
 

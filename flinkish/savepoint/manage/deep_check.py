@@ -66,8 +66,8 @@ def deep_check(savepoint: OpenSavepoint, reporter: SavepointReporter) -> DeepChe
     """Decode every state row of a savepoint whose files are whole.
 
     The number of rows is compared with the recorded one, if Spark had counted them, and the
-    structure of rows with the schemas in the savepoint. File records of one operator are in memory
-    at a time.
+    structure of rows with the schemas in the savepoint. The file records of one operator at a
+    time are in memory.
     """
     reporter.phase("rows")
     rows = 0

@@ -2,7 +2,7 @@
 
 Operators are matched by operator id first, then by uid, then by their ordinal in the query's plan;
 each match says by which. The result is plain data, as ``flinkish savepoint diff --json`` prints it:
-of every pair of values ``a`` is the first savepoint's and ``b`` the second's.
+in every pair of values, ``a`` is the first savepoint's and ``b`` the second's.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ The parents of a savepoint (what its job was restored from) show only which jobs
 (:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and tells nothing about its
 siblings.
 
-A savepoint that was taken while queries of its job were missing tells nothing about these: it makes
-no savepoint dispensable that has a query which it lacks. One that has all the queries of its job
-does; otherwise a query that a program has dropped would keep a savepoint forever.
+A savepoint that was taken while queries of its job were missing says nothing about them: it never
+makes a savepoint with such a query dispensable. One that has all queries of its job can; otherwise
+a query that a program has dropped would keep a savepoint forever.
 
 A relation between two savepoints that does not depend on a third has an advantage: a savepoint that
 is kept now is kept the next time too, regardless of removals in between.
@@ -44,7 +44,7 @@ class Candidate:
     ``needed`` are reasons to keep it regardless of the policy. ``run`` is the id of the job that
     took it. ``batches`` maps query ids to saved batches. ``taken_here`` is set if this registry
     knows that one of its jobs took it; any other may be a forgery, and makes no known one
-    dispensable. ``has_all`` is set if it has all queries that its job had then, if that is known.
+    dispensable. ``has_all`` is set if it has all queries that its job had then, as far as known.
     """
 
     path: str
@@ -107,8 +107,8 @@ def replaces(one: Candidate, other: Candidate) -> bool:
 def is_newest(job: Sequence[Timed], index: int) -> bool:
     """Return whether no other savepoint makes the one at ``index`` dispensable.
 
-    ``job`` has the savepoints of a job by the clock. The newest of every line is one of these; it
-    may be the last one of a query that was never resumed.
+    ``job`` has the savepoints of a job by the clock, newest first. Several can be newest in this
+    sense, for instance the last one of a query that was never resumed.
     """
     mine = job[index].candidate
     return not any(replaces(each.candidate, mine) for each in islice(job, index))
@@ -132,9 +132,9 @@ def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
 
 
 def time_bounds(job: Sequence[Timed], index: int) -> tuple[float | None, float | None]:
-    """Return between which times a savepoint was taken, by the batches of those with times.
+    """Return the times between which a savepoint was taken, by the batches of those with times.
 
-    None is no bound.
+    None: there is no such bound.
     """
     mine = job[index].candidate
     before: list[float] = []

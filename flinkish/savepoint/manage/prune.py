@@ -91,7 +91,7 @@ class Pruned:
 
     Three kinds of savepoints are left alone: the ``_metadata`` of ``unreadable`` ones cannot be
     read, so that their jobs are unknown; ``damaged`` ones would be kept if they were whole;
-    ``unknown`` ones cannot be read, and others are kept because these may use their files. The
+    ``unknown`` ones cannot be read and may use files of others, which are therefore kept. The
     metadata of ``future`` ones has a time in the future.
     """
 
@@ -130,10 +130,10 @@ def prune(
 ) -> Pruned:
     """Remove from ``directory`` the savepoints that ``policy`` does not keep.
 
-    Savepoints that cannot be read, or have files of the wrong size, are left alone and reported;
-    the policy does not count them. If a savepoint shares files with others, only the files that
-    nothing else uses are removed; if an unreadable savepoint may use its files, it stays. A failed
-    removal does not stop the others.
+    Savepoints that cannot be read, and damaged ones that the policy would keep, are left alone and
+    reported; the policy does not count them. If a savepoint shares files with others, only the
+    files that nothing else uses are removed; if an unreadable savepoint may use its files, it
+    stays. A failed removal does not stop the others.
 
     ``protected`` maps paths of savepoints that must stay to the reason. ``running``, ``known_jobs``
     and ``taken_here`` are as in :class:`~flinkish.savepoint.manage.candidates.Known`, ``jobs`` as
@@ -270,17 +270,21 @@ def _carry_out(
     if outcome.keep:
         return outcome
     gone: list[str] = []
-    tell = gone.append if names else None
+    tell = gone.append if names or dry_run else None
     path, gone_before = outcome.savepoint.path, before if dry_run else ()
     try:
         disposed = dispose(
             path, dry_run=dry_run, follow=False, tell=tell, gone=gone_before, siblings=catalog
         )
     except FlinkishError as error:
-        return replace(outcome, error=error, gone=tuple(gone))
+        return replace(outcome, error=error, gone=tuple(gone) if names else ())
     before.update(gone)
     return replace(
-        outcome, removed=not dry_run, bytes=disposed.bytes, shared=disposed.kept, gone=tuple(gone)
+        outcome,
+        removed=not dry_run,
+        bytes=disposed.bytes,
+        shared=disposed.kept,
+        gone=tuple(gone) if names else (),
     )
 
 

@@ -111,7 +111,7 @@ def plan_whole(
     """Decide as :func:`plan`, and do not count damaged savepoints.
 
     Only what would be kept is examined; what is removed may be damaged. ``damage`` returns the
-    fault of the savepoint at a path; it is called once for each. Pure but for ``damage``.
+    fault of the savepoint at a path; it is called at most once for each. Pure but for ``damage``.
 
     Returns the decisions on the others, and the paths of damaged ones with the error. These are
     neither kept in place of another nor removed.

@@ -1,4 +1,4 @@
-"""A savepoint with state that is given as rows: little state, written in this process."""
+"""A savepoint whose state is given as rows; for small state, as this process writes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Rows = Sequence[Mapping[str, Any]]
 def with_rows(
     savepoint: OpenSavepoint, states: Mapping[str, Rows], directory: str
 ) -> SavepointSummary:
-    """Write a savepoint that has other rows in some states, and all else of another one.
+    """Write a copy of a savepoint that has other rows in some states.
 
     ``states`` has the rows by ``[QUERY/]UID[/STATE]``, as ``flinkish state show --raw --json``
     shows them. ``directory`` is the parent of the new savepoint's directory.

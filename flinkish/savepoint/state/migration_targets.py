@@ -31,7 +31,7 @@ class PlannedRewrite:
     """The planned rewrite of one operator's state.
 
     ``partitions`` and ``backend`` are the values before and after. ``shuffle`` is why rows
-    go through a shuffle of Spark, None if they do not. ``changes`` of values have one line per
+    go through a Spark shuffle, None if they do not. ``changes`` of values have one line per
     field.
     """
 
@@ -128,8 +128,7 @@ def changes_of(
         except (EngineError, ValueError, KeyError) as error:
             raise UsageError(
                 f"the schema for {asked.name} is not an Avro schema of a state: {error}",
-                hint="a record, as in the files of a canonical savepoint, or as `savepoint show` "
-                "writes it",
+                hint="give an Avro record schema, as in the files of a canonical savepoint",
             ) from error
         result.setdefault(operator.ordinal, {})[place] = FamilyChange(value=value)
     names = {operator.state.ordinal: operator.state.kind for operator in query.operators}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 
 from flinkish import storage
-from flinkish.errors import Corrupt, StorageError, UnsupportedFormat
+from flinkish.errors import Corrupt, FlinkishError, StorageError, UnsupportedFormat, quoted_path
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, FileRecord
 from flinkish.savepoint.format.digests import FileTable
@@ -27,7 +28,7 @@ _REPORTED = 128
 
 
 class CopyProgress:
-    """What is in place, counted and reported."""
+    """Counts and reports the files that are in place."""
 
     def __init__(
         self, source: OpenSavepoint, reporter: SavepointReporter, *, present: int = 0
@@ -101,7 +102,7 @@ class Copier:
 
     def copy(self) -> None:
         """Put all files in place; raise Corrupt for a bad file of the source."""
-        # A damaged copy is no savepoint either until it is whole again.
+        # Until it is whole again, a damaged copy must not count as a savepoint either.
         storage.remove_file(self._directory, f"{self._name}/{FILE_NAME}")
         self._compare_present(remove=True)
         self._progress.phase("files")
@@ -110,7 +111,7 @@ class Copier:
         self._progress.report()
 
     def seal(self) -> None:
-        """Write ``_metadata``, after a look at the sizes of all files at the target."""
+        """Check the sizes of all files at the target, then write ``_metadata``."""
         source = self._source
         for index, query in enumerate(source.queries):
             sizes = ((f.path, f.size) for f in source.iter_files() if f.query == index)
@@ -118,7 +119,7 @@ class Copier:
             if wrong is not None:
                 raise StorageError(
                     f"{storage.join(self._final, query.directory, wrong)} is not as it was written",
-                    hint="the storage has lost or changed it: the same command goes on",
+                    hint="the storage has lost or changed it: run the same command again",
                 )
         canonical = source.header.format == FORMAT_CANONICAL
         features = [CANONICAL_STATE] if canonical else []
@@ -139,7 +140,7 @@ class Copier:
                 yield index, record
 
     def _compare_present(self, *, remove: bool) -> None:
-        """Find the files that are in place already; remove others that are in their places."""
+        """Find the files that are already in place; with ``remove``, remove wrong ones."""
         if not storage.is_directory(self._final):
             return
         self._progress.phase("reading")
@@ -168,18 +169,21 @@ class Copier:
                 storage.remove_files(self._directory, wrong)
 
     def _earlier_files(self) -> Callable[[FileRecord], str | None]:
-        """Return what locates a file with the same bytes in an earlier savepoint at the target."""
+        """Return a function that finds a file's bytes in an earlier savepoint at the target."""
         earlier = newest_of_job(self._directory, self._source.header.job.job_id)
         if earlier is None or earlier.path == self._final:
             return lambda record: None
-        tables = {
-            query.query_id: FileTable.of(
-                (record.path, record.size, record.digest)
-                for record in earlier.iter_files()
-                if record.query == index and record.held is None
-            )
-            for index, query in enumerate(earlier.queries)
-        }
+        try:
+            tables = {
+                query.query_id: FileTable.of(
+                    (record.path, record.size, record.digest)
+                    for record in earlier.iter_files()
+                    if record.query == index and record.held is None
+                )
+                for index, query in enumerate(earlier.queries)
+            }
+        except FlinkishError:  # it was disposed of since it was opened, or is damaged
+            return lambda record: None
         roots = {query.query_id: earlier.query_root(query) for query in earlier.queries}
 
         def locate(record: FileRecord) -> str | None:
@@ -196,7 +200,7 @@ class Copier:
         locate: Callable[[FileRecord], str | None],
         take: Callable[[FileRecord, str, TransferOutcome], bool],
     ) -> None:
-        """Place the missing files that ``locate`` finds; ``take`` says whether one counts."""
+        """Place the missing files that ``locate`` finds; ``take`` returns whether one is good."""
         pending: deque[tuple[int, FileRecord, str]] = deque()
 
         def transfers() -> Iterator[storage.Placing]:
@@ -208,9 +212,10 @@ class Copier:
 
         outcomes = ThreadedTransferer().carry(transfers(), total_bytes=self._source.bytes)
         try:
-            for outcome in outcomes:
-                index, record, location = pending.popleft()
-                self._placed[index] = take(record, location, outcome)
+            with closing(outcomes):
+                for outcome in outcomes:
+                    index, record, location = pending.popleft()
+                    self._placed[index] = take(record, location, outcome)
         except digests.UnknownDigest as error:
             raise UnsupportedFormat(
                 f"{self._source.path} has a digest of unknown form: {error}",
@@ -227,7 +232,7 @@ class Copier:
         return storage.Placing(location, place, None, record.size, record.digest)
 
     def _refuse_links(self, directory: str) -> None:
-        """Raise UnsafePath if a link leads out of the target: anyone may have made it there."""
+        """Raise UnsafePath if a link is on the way: anyone may have created it at the target."""
         if storage.is_local(directory):
             with LocalRoot(self._directory) as root:
                 root.directory(directory.removeprefix(self._directory).strip("/").split("/"))
@@ -260,7 +265,7 @@ def _fits(record: FileRecord, outcome: TransferOutcome) -> bool:
 
 
 def _is_equal(item: tuple[int, FileRecord, str]) -> bool:
-    """Return whether the file in a place is the recorded one, and no link to it."""
+    """Return whether the file in a place is the recorded one, and not a link to it."""
     _, record, place = item
     if storage.is_local(place) and os.path.islink(place):
         return False
@@ -273,11 +278,12 @@ def _is_equal(item: tuple[int, FileRecord, str]) -> bool:
 def _damaged(source: OpenSavepoint, location: str, reason: str) -> Corrupt:
     return Corrupt(
         f"the savepoint {source.path} cannot be copied: {location} {reason}",
-        hint="see all that is wrong with: flinkish savepoint verify; the copy is not a savepoint",
+        hint=f"flinkish savepoint verify {quoted_path(source.path)} lists all damage; "
+        "the copy is incomplete",
         path=source.path,
     )
 
 
 def as_own(record: FileRecord) -> FileRecord:
-    """Return the record of a file that no other savepoint holds."""
+    """Return the record as that of a file which the savepoint itself contains."""
     return replace(record, held=None)

@@ -1,7 +1,7 @@
 """Copying a savepoint to another storage, whole, and sealed with ``_metadata`` at the end.
 
-A copy that was cut off has no ``_metadata`` and so is no savepoint. The next one goes on: a file
-that is in place already is read and compared with its recorded digest instead of being sent, and a
+An interrupted copy has no ``_metadata``, so it is not a savepoint. The next copy continues it: a
+file already in place is read and compared with its recorded digest instead of being sent, and a
 file that an earlier copy of the job has at the target is taken from there. Every other file is
 digested on its way. Files that other savepoints hold for the source become the copy's own.
 """
@@ -31,12 +31,13 @@ def copy_savepoint(
 ) -> SavepointCopy:
     """Copy the savepoint at ``path`` into the directory ``target``, under its own name.
 
-    ``owner`` is ``user@host``. With ``dry_run`` it is only found out what would be sent. An error
-    leaves what is copied so far.
+    ``owner`` is ``user@host``. With ``dry_run``, only find out what would be sent. After an error,
+    the files copied so far stay.
 
     Raises SavepointNotFound, Corrupt if a file of the source does not have its recorded digest,
-    UsageError if the target is the source, StorageError if another savepoint of that name is there,
-    Locked if another process writes a savepoint of the job or removes files there.
+    UsageError if the target is the source, StorageError if another savepoint of that name is there
+    or one that cannot be read, Locked if another process writes a savepoint of the job or removes
+    files there.
     """
     started = time.monotonic()
     source = open_savepoint(path)
@@ -46,7 +47,7 @@ def copy_savepoint(
     if existing is not None:
         if not _is_same(source, existing):
             raise StorageError(
-                f"{final} is another savepoint of that name",
+                f"another savepoint with this name exists: {final}",
                 hint="copy to another directory",
                 path=final,
             )
@@ -69,17 +70,17 @@ def copy_savepoint(
 
 
 def _copy_location(source: OpenSavepoint, directory: str) -> str:
-    """Return the location of the copy; UsageError if it would be in the source, or without name."""
+    """Return the copy's location; raise UsageError if it is the source, in it, or has no name."""
     name = storage.base_name(source.path)
     if not name:
         raise UsageError(
-            f"{source.path} is a whole bucket, so that a copy would have no name",
+            f"{source.path} is a whole bucket, so the copy would have no name",
             hint="only a savepoint in a directory can be copied",
         )
     final = storage.join(directory, name)
     if place_keys(final) & place_keys(source.path):
         raise UsageError(
-            f"{directory} is the directory in which the savepoint is",
+            f"the savepoint is already in {directory}",
             hint="name another TARGET; the copy keeps the name of the savepoint",
         )
     if final.startswith(f"{source.path}/"):
@@ -94,10 +95,16 @@ def _existing(final: str) -> OpenSavepoint | None:
         return open_savepoint(final)
     except SavepointNotFound:
         return None
+    except Corrupt as error:
+        raise StorageError(
+            f"the copy that is there cannot be read: {error.message}",
+            hint="remove its directory, and run the same command again",
+            path=final,
+        ) from error
 
 
 def _is_same(one: OpenSavepoint, two: OpenSavepoint) -> bool:
-    """Return whether both are the same savepoint, whoever holds their files."""
+    """Return whether both are the same savepoint, regardless of who holds their files."""
     if (one.header, one.queries) != (two.header, two.queries):
         return False
     pairs = zip_longest(one.iter_files(), two.iter_files())

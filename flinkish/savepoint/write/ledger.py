@@ -18,6 +18,7 @@ from itertools import islice
 from flinkish import storage
 from flinkish.checkpoint.fileset import ListedFile
 from flinkish.errors import FlinkishError
+from flinkish.savepoint.directory.places import is_link
 from flinkish.savepoint.format.contents import FileRecord
 from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
 from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint, savepoint_directory
@@ -178,10 +179,15 @@ class Ledger:
 def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
     """Return the newest complete savepoint of a job directly below ``directory``; None without one.
 
-    An unreadable savepoint is skipped: other commands report it, and its files are not shared.
+    An unreadable savepoint is skipped: other commands report it, and its files are not shared. A
+    link is skipped, too: users of a savepoint's files are looked for beside its target.
     """
     prefix = f"savepoint-{job_id[:6]}-"
-    names = [n for n in storage.list_directory(directory).directories if n.startswith(prefix)]
+    names = [
+        name
+        for name in storage.list_directory(directory).directories
+        if name.startswith(prefix) and not is_link(storage.join(directory, name))
+    ]
 
     def created(name: str) -> tuple[float, str] | None:
         try:
@@ -200,10 +206,15 @@ def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
 
 
 def in_directory(directory: str, path: str) -> OpenSavepoint | None:
-    """Return the savepoint at ``path`` if it is directly below ``directory`` and readable."""
+    """Return the savepoint at ``path`` if it is directly below ``directory`` and readable.
+
+    A link is not, see :func:`newest_of_job`.
+    """
     try:
         location = savepoint_directory(path)
-        return open_savepoint(location) if storage.parent(location) == directory else None
+        if storage.parent(location) != directory or is_link(location):
+            return None
+        return open_savepoint(location)
     except FlinkishError:
         return None
 

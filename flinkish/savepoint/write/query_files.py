@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -55,7 +55,7 @@ class _Attempt:
 
 
 class QueryFiles:
-    """Takes the queries one after the other into the savepoint at ``path``."""
+    """Puts the files of the queries, one after the other, into the savepoint at ``path``."""
 
     def __init__(
         self,
@@ -71,6 +71,8 @@ class QueryFiles:
         self._reporter = reporter
         self._deadline = deadline
         self._transferer = transferer
+        #: The location of the earlier savepoint whose files are shared.
+        self._earlier: str | None = None
         self._referred: set[str] = set()
         #: The number of the next attempt of any query, and the queries with an attempt so far.
         self._next = 0
@@ -82,7 +84,7 @@ class QueryFiles:
 
         That is the newest savepoint of the job, or else the one that the job was restored from. If
         files can be hard-linked, nothing is shared: a link costs nothing and keeps every savepoint
-        self-contained.
+        self-contained. Nothing is shared either if its files cannot be read.
         """
         if all(_can_link(query.checkpoint, self._path) for query in queries):
             return
@@ -91,7 +93,11 @@ class QueryFiles:
             earlier = in_directory(self._parent, job.restored_from)
         if earlier is not None:
             self._reporter.phase("reading")
-            remember(earlier, self._ledger)
+            self._earlier = earlier.path
+            try:
+                remember(earlier, self._ledger)
+            except FlinkishError:  # it was disposed of since it was opened, or is damaged
+                self._ledger.forget_earlier()
 
     def share_nothing(self) -> None:
         """Stop sharing files: all files must be taken."""
@@ -109,18 +115,30 @@ class QueryFiles:
             self._referred.add(holder)
             sharing.write_references(holder, storage.base_name(self._path), paths)
             # A holder disposed of in the meantime keeps only what its other users need.
-            if not sharing.is_whole(holder):
+            if not (sharing.is_whole(holder) or self._is_kept(holder)):
                 raise HolderGone(holder)
         return records
+
+    def _is_kept(self, holder: str) -> bool:
+        """Return whether the earlier savepoint keeps its files in a holder that is disposed of.
+
+        Its own disposal removes its ``_metadata`` before it reads the lists in the holder.
+        """
+        earlier = self._earlier
+        return (
+            earlier is not None
+            and storage.exists(sharing.list_of(holder, storage.base_name(earlier)))
+            and sharing.is_whole(earlier)
+        )
 
     def take_back_references(self) -> None:
         """Remove the reference lists of this savepoint from other savepoints.
 
-        A damaged list stays, with the files that it may name. That must neither prevent this
-        savepoint nor hide the reason why it failed.
+        A list that is damaged or cannot be removed stays, with the files that it may name: it must
+        neither prevent this savepoint nor hide the reason why it failed.
         """
         for holder in self._referred:
-            with suppress(Corrupt):
+            with suppress(FlinkishError):
                 release_holder(holder, storage.base_name(self._path))
         self._referred.clear()
 
@@ -205,14 +223,15 @@ class QueryFiles:
 
         outcomes = self._transferer.carry(transfers(), total_bytes=cut.files.bytes)
         batch: list[tuple[FileRecord, bool]] = []
-        for outcome in outcomes:
-            record = self._record_outcome(attempt, sent.pop(0), outcome)
-            batch.append((record, outcome.linked))
-            placed, placed_bytes = placed + 1, placed_bytes + outcome.size
-            if len(batch) >= _BATCH:
-                self._ledger.add(attempt.number, batch)
-                batch = []
-                self._report(placed, placed_bytes, cut)
+        with closing(outcomes):  # an error keeps this frame, and it the transfers under way
+            for outcome in outcomes:
+                record = self._record_outcome(attempt, sent.pop(0), outcome)
+                batch.append((record, outcome.linked))
+                placed, placed_bytes = placed + 1, placed_bytes + outcome.size
+                if len(batch) >= _BATCH:
+                    self._ledger.add(attempt.number, batch)
+                    batch = []
+                    self._report(placed, placed_bytes, cut)
         self._ledger.add(attempt.number, batch)
         self._report(placed, placed_bytes, cut)
 
@@ -267,7 +286,7 @@ class QueryFiles:
         return FileRecord(attempt.index, file.path, outcome.size, outcome.digest, stamp=file.stamp)
 
     def _check_whole(self, attempt: _Attempt) -> None:
-        """Check the ends of the files that are now in place: Spark may have trimmed the old ones.
+        """Check the ends of the files that are now in place: Spark may have trimmed the originals.
 
         Raises Corrupt, which names the checkpoint's damaged files. Files that an earlier savepoint
         holds were checked when that was taken.
@@ -292,7 +311,7 @@ class QueryFiles:
 
         On a local disk it is read as a checkpoint and must give the same cut. On other storage this
         would download every archive, and with files held by earlier savepoints the directory is not
-        a complete checkpoint. Then sizes are compared, with one listing per directory.
+        a complete checkpoint. There, sizes are compared, with one listing per directory.
         """
         if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
             try:
@@ -324,8 +343,14 @@ def query_directory(index: int, name: str) -> str:
 
 
 def is_there(directory: str) -> bool:
-    """Return whether a directory that flinkish created still exists; True on flat storage."""
-    return storage.is_flat(directory) or storage.is_directory(directory)
+    """Return whether a directory that flinkish created still exists.
+
+    True on flat storage, and if the storage does not answer.
+    """
+    try:
+        return storage.is_flat(directory) or storage.is_directory(directory)
+    except StorageError:
+        return True
 
 
 def target_removed(path: str) -> StorageError:

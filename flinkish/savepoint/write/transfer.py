@@ -1,4 +1,4 @@
-"""Transfer of files into a savepoint, one batch or many at once, and whether all have arrived.
+"""Transfer of files into a savepoint in concurrent batches, and the check that all have arrived.
 
 A :class:`~flinkish.storage.Placing` and its :class:`TransferOutcome` are plain data, so that the
 executors of a cluster can do the work instead of the threads of this process.
@@ -6,7 +6,7 @@ executors of a cluster can do the work instead of the threads of this process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -37,7 +37,7 @@ class FileTransferer(Protocol):
 
     def carry(
         self, transfers: Iterable[storage.Placing], *, total_bytes: int
-    ) -> Iterator[TransferOutcome]:
+    ) -> Generator[TransferOutcome, None, None]:
         """Yield the outcomes in the order of the transfers.
 
         ``total_bytes`` includes files that are already in place. When the caller closes the
@@ -51,7 +51,7 @@ def transfer_all(batch: Sequence[storage.Placing]) -> list[TransferOutcome]:
 
 
 def _hasher(job: storage.Placing) -> storage.Hasher:
-    """Return what computes the recorded digest, so that the bytes are read once."""
+    """Return a hasher for the recorded digest's form, so that the bytes are read only once."""
     recorded = digests.SHA256 if job.digest is None else digests.algorithm_of(job.digest)
     return digests.hasher(recorded)
 
@@ -83,7 +83,7 @@ class ThreadedTransferer:
 
     def carry(
         self, transfers: Iterable[storage.Placing], *, total_bytes: int
-    ) -> Iterator[TransferOutcome]:
+    ) -> Generator[TransferOutcome, None, None]:
         iterator = iter(transfers)
         first = next(iterator, None)
         if first is None:

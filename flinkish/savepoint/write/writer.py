@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from flinkish import storage
@@ -83,8 +84,11 @@ def write_savepoint(
                     storage.sync_directory(parent)
             except BaseException as error:
                 removed = isinstance(error, (FlinkishError, OSError)) and not is_there(path)
-                storage.remove_tree(*storage.split(path))
-                files.take_back_references()
+                # The first error is the one to report. Without the removal the lists stay, too:
+                # the savepoint may be complete.
+                with suppress(FlinkishError):
+                    storage.remove_tree(*storage.split(path))
+                    files.take_back_references()
                 if removed:
                     raise target_removed(path) from error
                 raise

@@ -1,15 +1,29 @@
-"""The values of fields that were not written: from the JSON of a schema's defaults."""
+"""Values that fastavro writes wrongly: defaults in a schema's JSON, and what loses something."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
+from datetime import date, time
 from typing import Any, Final
 
 from fastavro.read import LOGICAL_READERS
 
 from flinkish.errors import UsageError
-from flinkish.state.avro.schemas import Array, Enum, Field, Fixed, Map, Node, Record, Scalar, Union
+from flinkish.state.avro.schemas import (
+    Array,
+    AvroSchema,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Node,
+    Record,
+    Scalar,
+    Union,
+    walk,
+)
 
 _INT_BITS: Final = {"int": 31, "long": 63}
 
@@ -30,6 +44,16 @@ def default_of(field: Field) -> Callable[[], Any]:
     if isinstance(value, (list, dict)):
         return lambda: copy.deepcopy(value)
     return lambda: value
+
+
+def set_defaults(parsed: Any, schema: AvroSchema) -> None:
+    """Replace the defaults in a schema that fastavro parsed: it writes them as they are."""
+    for record in walk(schema.root):
+        if isinstance(record, Record):
+            fields = parsed["__named_schemas"][record.name]["fields"]
+            for each, field in zip(fields, record.fields, strict=True):
+                if field.has_default:
+                    each["default"] = default_of(field)()
 
 
 def _value(node: Node, default: Any) -> Any:
@@ -99,10 +123,29 @@ def _bytes(default: Any) -> bytes:
 
 
 def logical_reader(node: Scalar) -> Callable[[Any], Any]:
-    """Return what makes the value of a logical type from that of its Avro type."""
+    """Return what converts a value of the Avro type to one of its logical type."""
     read, schema = LOGICAL_READERS[f"{node.kind}-{node.logical}"], dict(node.schema)
     return lambda value: read(value, schema, schema)
 
 
 def _logical(node: Scalar, value: Any) -> Any:
     return logical_reader(node)(value) if node.logical else value
+
+
+def is_lossy(node: Node) -> bool:
+    """Return whether fastavro writes values that it reads as others, or not at all."""
+    scalar = node.scalar if isinstance(node, Fixed) else node
+    return isinstance(scalar, Scalar) and (scalar.kind == "float" or bool(scalar.logical))
+
+
+def is_same(value: Any, read: Any) -> bool:
+    """Return whether a value lost nothing but digits of floats, and names of types in unions."""
+    if isinstance(value, dict) and isinstance(read, dict):
+        return all(is_same(value[name], each) for name, each in read.items() if name in value)
+    if isinstance(value, (list, tuple)) and isinstance(read, list):
+        return all(map(is_same, value, read))
+    if isinstance(value, (date, time)) and isinstance(read, (date, time)):
+        return bool(value == read)
+    if isinstance(read, float) and math.isinf(read):
+        return bool(value == read)
+    return True

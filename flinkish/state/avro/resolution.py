@@ -2,7 +2,7 @@
 
 Source: the Avro specification 1.11, "Schema Resolution" and "Logical Types". One walk through both
 schemas gives the verdict and the reader, so that they cannot disagree. Where the specification
-leaves a choice, or would lose data in silence:
+leaves a choice, or would silently lose data:
 
 * A written type that has values without a counterpart is incompatible, even if no such value
   exists: a type of a union that the reader does not have, an enum's symbol (unless the enum has a
@@ -13,8 +13,8 @@ leaves a choice, or would lose data in silence:
   and to read one as the other would change every value. A finer unit of the same kind is converted,
   everything else refused. Where only one of the two schemas has a logical type, the Avro types
   decide, as they do in the specification.
-* A reader's field has a written field by its name before one by its alias; two by aliases are
-  refused.
+* A reader's field matches a written field by its name before its aliases; a match of two aliases
+  is refused.
 
 The verdict is "as is" where the bytes stay valid and mean the same under the new schema alone: a
 long that was an int, symbols or types that were appended, names that changed by alias.
@@ -109,7 +109,7 @@ def resolve(writer: Any, reader: Any) -> TypeSerializerSchemaCompatibility:
 
 
 def compile_reader(writer: Any, reader: Any) -> AvroResolution:
-    """Return the verdict of :func:`resolve`, and what reads the bytes."""
+    """Return the verdict of :func:`resolve`, and the reader of the bytes."""
     old, new = parse_schema(writer), parse_schema(reader)
     both = _Walk(new.name)
     decode = both.pair(old.root, new.root, ())
@@ -125,7 +125,7 @@ def compile_reader(writer: Any, reader: Any) -> AvroResolution:
 class _Walk:
     """Walks through both schemas at once.
 
-    ``problems`` are why they are incompatible; ``rewrites`` is set if bytes would change.
+    ``problems`` say why they are incompatible; ``rewrites`` is set if bytes would change.
     """
 
     def __init__(self, root: str, *, skips: bool = False) -> None:
@@ -251,7 +251,7 @@ class _Walk:
         return self._once(origins, path)
 
     def _once(self, fields: dict[str, Field], path: tuple[str, ...]) -> dict[str, Field]:
-        """Refuse a written field that two of the reader's have as alias."""
+        """Refuse a written field that is an alias of two of the reader's."""
         owners: dict[str, str] = {}
         for name, each in fields.items():
             other = owners.setdefault(each.name, name)
@@ -269,7 +269,7 @@ class _Walk:
 
 
 def branch_for(old: Node, union: Union) -> int | None:
-    """Return the place of the type in a reader's union that a written type becomes."""
+    """Return the index in a reader's union of the type that a written type becomes."""
     for index, branch in enumerate(union.branches):
         if branch.kind != old.kind or why_not(old, branch) is not None:
             continue
@@ -324,7 +324,7 @@ def _skip(node: Node) -> Decode:
 
 
 def check_defaults(schema: AvroSchema) -> None:
-    """Check the defaults of all fields, also of those that nothing reads yet.
+    """Check the defaults of all fields, including those that nothing reads yet.
 
     Raises UsageError if a default is not a value of its field's type.
     """

@@ -1,8 +1,8 @@
 """Avro schemas as typed nodes, checked once.
 
 fastavro's parser resolves names and namespaces and knows what a schema must have. This module
-checks what it accepts wrongly: unions within unions, decimals without a precision, repeated fields,
-enums whose default is not a symbol.
+refuses what the parser wrongly accepts: unions within unions, decimals without a precision,
+repeated fields, enums whose default is not a symbol.
 
 Source: the Avro specification 1.11, "Schema Declaration", "Logical Types".
 """
@@ -79,7 +79,7 @@ class Named(Node):
         return f"{self.kind} {self.short}"
 
     def takes(self, writer: Named) -> bool:
-        """Whether a written type's name is this one's, or one of its aliases.
+        """Return whether a written type's name is this one's, or one of its aliases.
 
         Names count without their namespaces (Avro 1.11, "Schema Resolution"); so does an alias that
         is written without one.
@@ -93,7 +93,7 @@ class Named(Node):
 
 @dataclass(frozen=True, eq=False)
 class Fixed(Named):
-    """Bytes of a fixed number, with their logical type."""
+    """A fixed number of bytes, with their logical type."""
 
     size: int
     scalar: Scalar
@@ -105,7 +105,7 @@ class Fixed(Named):
 
 @dataclass(frozen=True, eq=False)
 class Enum(Named):
-    """One of some symbols; ``default`` is read in place of unknown ones."""
+    """One of several symbols; ``default`` is read in place of unknown ones."""
 
     symbols: tuple[str, ...]
     default: str | None
@@ -113,7 +113,7 @@ class Enum(Named):
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """A field of a record; ``default`` is JSON, and counts if ``has_default``."""
+    """A field of a record; ``default`` is JSON, valid if ``has_default``."""
 
     name: str
     type: Node
@@ -151,7 +151,7 @@ class Map(Node):
 
 @dataclass(frozen=True, eq=False)
 class Union(Node):
-    """One of some types."""
+    """One of several types."""
 
     branches: tuple[Node, ...]
 
@@ -172,7 +172,7 @@ class AvroSchema:
 
     @property
     def name(self) -> str:
-        """How messages call it: the name of the record, or the type."""
+        """The name in messages: that of a named type without its namespace, or the type."""
         root = self.root
         return root.short if isinstance(root, Named) else str(root)
 
@@ -193,7 +193,7 @@ def parse_schema(schema: Any) -> AvroSchema:
         return AvroSchema(text, _Parser().node(parsed), parsed)
     except UsageError:
         raise
-    except Exception as error:  # fastavro's parser raises what its code happens to meet
+    except Exception as error:  # fastavro's parser may raise anything
         raise _invalid(f"{type(error).__name__}: {error}") from error
 
 
@@ -299,6 +299,25 @@ def below(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Array):
         return (node.items,)
     return (node.values,) if isinstance(node, Map) else ()
+
+
+def is_recursive(root: Node) -> bool:
+    """Return whether a type contains itself."""
+    around: set[int] = set()
+    finished: set[int] = set()
+
+    def visit(node: Node) -> bool:
+        if id(node) in around:
+            return True
+        if id(node) in finished:
+            return False
+        around.add(id(node))
+        contains_itself = any(visit(each) for each in below(node))
+        around.discard(id(node))
+        finished.add(id(node))
+        return contains_itself
+
+    return visit(root)
 
 
 def _scalar(kind: str, schema: Mapping[str, Any]) -> Scalar:

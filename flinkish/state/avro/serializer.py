@@ -13,6 +13,7 @@ digits. So a union is tested when it is declared.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import uuid
 from datetime import date, datetime, time, timezone
@@ -23,6 +24,7 @@ import fastavro
 
 from flinkish.annotations import public_evolving
 from flinkish.errors import Corrupt, UsageError
+from flinkish.state.avro.defaults import is_lossy, is_same, set_defaults
 from flinkish.state.avro.resolution import AvroResolution, check_defaults, compile_reader
 from flinkish.state.avro.schemas import (
     Array,
@@ -34,7 +36,7 @@ from flinkish.state.avro.schemas import (
     Record,
     Scalar,
     Union,
-    below,
+    is_recursive,
     parse_schema,
     walk,
 )
@@ -47,8 +49,10 @@ from flinkish.state.serializers import (
     TypeSerializerSnapshot,
 )
 
-#: A record of one field is encoded as that field: fastavro keeps only records parsed.
+#: The field of a record around the value, which adds no bytes: fastavro keeps only records parsed.
 _VALUE: Final = "value"
+#: Calls that may surround a later read of a recursive value, beyond those around its write.
+_MARGIN: Final = 100
 
 
 @public_evolving
@@ -77,6 +81,9 @@ class AvroSerializer(TypeSerializer[Any]):
             "fields": [{"name": _VALUE, "type": json.loads(self.schema.text)}],
         }
         self._parsed: Any = fastavro.parse_schema(wrapper)
+        set_defaults(self._parsed, self.schema)
+        self._margin = _MARGIN if is_recursive(self.schema.root) else 0
+        self._is_read_back = self._margin > 0 or any(map(is_lossy, walk(self.schema.root)))
         self._same: AvroResolution | None = None
         if not _is_plain(self.schema.root):
             self._same = compile_reader(self.schema, self.schema)
@@ -87,18 +94,22 @@ class AvroSerializer(TypeSerializer[Any]):
 
     def serialize(self, value: Any) -> bytes:
         """Return the bytes of a value; a field that a dict lacks gets its default."""
-        out = io.BytesIO()
+        out, whole = io.BytesIO(), {_VALUE: value}
         try:
-            fastavro.schemaless_writer(
-                out, self._parsed, {_VALUE: value}, strict_allow_default=True
-            )
-        except Exception as error:  # it raises what its code happens to meet
+            fastavro.schemaless_writer(out, self._parsed, whole, strict_allow_default=True)
+            fastavro.validate(whole, self._parsed)
+            if self._is_read_back and not is_same(value, self._read_back(out, self._margin)):
+                raise ValueError("another value would be read from its bytes")
+        except Exception as error:  # fastavro may raise anything
             raise UsageError(
                 f"the value does not match the schema {self.schema.name}: "
-                f"{type(error).__name__}: {error}",
+                f"{type(error).__name__}: {' '.join(str(error).split())}",
                 hint="write values of the declared schema",
             ) from error
         return out.getvalue()
+
+    def _read_back(self, out: io.BytesIO, margin: int) -> Any:
+        return self._read_back(out, margin - 1) if margin else self.deserialize(out.getvalue())
 
     def deserialize(self, data: bytes) -> Any:
         if self._same is not None:
@@ -172,7 +183,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
         return AvroSerializer(self._schema.text)
 
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
-        """Return what reads the old schema's bytes as values of the new one."""
+        """Return a reader of the old schema's bytes as values of the new one."""
         assert isinstance(new_serializer, AvroSerializer)
         return ResolvingReader(self._schema.text, new_serializer.schema.text)
 
@@ -199,36 +210,18 @@ class ResolvingReader(OldStateReader[Any]):
 
 
 def _is_plain(root: Node) -> bool:
-    """Whether fastavro's reader is safe for untrusted bytes.
+    """Return whether fastavro's reader is safe for untrusted bytes.
 
     With recursive values, or elements without bytes, a few bytes could become more than fits into
     memory; our own reader, which is slower, counts them.
     """
-    return not _is_recursive(root) and not any(
+    return not is_recursive(root) and not any(
         isinstance(node, Array) and _is_empty(node.items) for node in walk(root)
     )
 
 
-def _is_recursive(root: Node) -> bool:
-    around: set[int] = set()
-    finished: set[int] = set()
-
-    def visit(node: Node) -> bool:
-        if id(node) in around:
-            return True
-        if id(node) in finished:
-            return False
-        around.add(id(node))
-        is_recursive = any(visit(each) for each in below(node))
-        around.discard(id(node))
-        finished.add(id(node))
-        return is_recursive
-
-    return visit(root)
-
-
 def _is_empty(node: Node) -> bool:
-    """Whether a value takes no bytes; of a type that does not contain itself."""
+    """Return whether values of a type, which is not recursive, take no bytes."""
     if isinstance(node, Record):
         return all(_is_empty(each.type) for each in node.fields)
     if isinstance(node, Fixed):
@@ -271,21 +264,26 @@ def check_tellable(schema: AvroSchema) -> None:
 
 
 def _check_dicts(union: Union) -> None:
-    seen: dict[frozenset[str], Record] = {}
     records = [each for each in union.branches if isinstance(each, Record)]
     if records and any(isinstance(each, Map) for each in union.branches):
         raise UsageError(
             f"the union {union} has a map and a record: a dict does not say which it is",
             hint="put the map into a record of its own",
         )
-    for each in records:
-        names = frozenset(field.name for field in each.fields)
-        other = seen.setdefault(names, each)
-        if other is not each:
+    names = {each: {field.name for field in each.fields} for each in records}
+    for first, second in itertools.combinations(records, 2):
+        if names[first] == names[second]:
             raise UsageError(
-                f"{other} and {each} of one union have the same fields: a dict does not say "
+                f"{first} and {second} of one union have the same fields: a dict does not say "
                 "which of them it is",
                 hint="give one of them a field that the other does not have",
+            )
+        more = [each for each in first.fields if each.name not in names[second]]
+        if names[second] < names[first] and all(each.has_default for each in more):
+            raise UsageError(
+                f"in the union {union} a {second} would be written as the {first}, which has its "
+                "fields and defaults for the others",
+                hint=f"put {second} before it",
             )
 
 
@@ -317,7 +315,7 @@ def _comes_back(schema: Any, sample: Any) -> bool:
 
 
 def _simple(node: Scalar | Fixed | Enum | Array) -> Any:
-    """Return a simple schema that accepts the values that a type accepts instead of others."""
+    """Return a simple schema that accepts the same values of other types as a node does."""
     if isinstance(node, Array):
         return {"type": "array", "items": "int"}
     if isinstance(node, Enum):

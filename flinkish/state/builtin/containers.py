@@ -55,7 +55,7 @@ class ListSerializer(TypeSerializer[list[Any]]):
 
 
 class ListSerializerSnapshot(CompositeTypeSerializerSnapshot[list[Any]]):
-    """Of :class:`ListSerializer`."""
+    """Snapshot of :class:`ListSerializer`."""
 
     serializer_class = ListSerializer
     nested_count = 1
@@ -78,7 +78,7 @@ class ListSerializerSnapshot(CompositeTypeSerializerSnapshot[list[Any]]):
 @public_evolving
 @dataclass(frozen=True)
 class MapSerializer(TypeSerializer[dict[Any, Any]]):
-    """A dict with keys of one type and values of one type; its order stays."""
+    """A dict with keys of one type and values of one type; its order is kept."""
 
     key: TypeSerializer[Any]
     value: TypeSerializer[Any]
@@ -114,7 +114,7 @@ class MapSerializer(TypeSerializer[dict[Any, Any]]):
 
 
 class MapSerializerSnapshot(CompositeTypeSerializerSnapshot[dict[Any, Any]]):
-    """Of :class:`MapSerializer`."""
+    """Snapshot of :class:`MapSerializer`."""
 
     serializer_class = MapSerializer
     nested_count = 2
@@ -182,7 +182,7 @@ class TupleSerializer(TypeSerializer[tuple[Any, ...]]):
 
 
 class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot[tuple[Any, ...]]):
-    """Of :class:`TupleSerializer`."""
+    """Snapshot of :class:`TupleSerializer`."""
 
     serializer_class = TupleSerializer
 
@@ -200,7 +200,7 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot[tuple[Any, ...]]):
 @public_evolving
 @dataclass(frozen=True)
 class OptionalSerializer(TypeSerializer[Any]):
-    """A value or None, as one byte and the value's."""
+    """A value or None: one byte, then the value's bytes."""
 
     inner: TypeSerializer[Any]
 
@@ -223,7 +223,7 @@ class OptionalSerializer(TypeSerializer[Any]):
 
 
 class OptionalSerializerSnapshot(CompositeTypeSerializerSnapshot[Any]):
-    """Of :class:`OptionalSerializer`."""
+    """Snapshot of :class:`OptionalSerializer`."""
 
     serializer_class = OptionalSerializer
     nested_count = 1

@@ -25,7 +25,7 @@ NAMES: Final = (
 
 @experimental
 class NumpyScalarSerializer(TypeSerializer[Any]):
-    """Scalars of one NumPy type, as their bytes, the lowest first.
+    """Scalars of one NumPy type, as their little-endian bytes.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class NumpyScalarSerializer(TypeSerializer[Any]):
 
 
 class NumpyScalarSerializerSnapshot(TypeSerializerSnapshot[Any]):
-    """Of :class:`NumpyScalarSerializer`: the name of the type."""
+    """Snapshot of :class:`NumpyScalarSerializer`: the name of the type."""
 
     def __init__(self, name: str = "bool") -> None:
         self._name = name

@@ -1,7 +1,7 @@
 """Serializers of single values: numbers, texts, bytes, dates.
 
 Each has a fixed form that never changes, so its snapshot is empty, and no other type is compatible
-with it. Numbers of NumPy and pandas are taken for Python's where nothing is lost.
+with it. NumPy and pandas numbers are accepted as Python's where nothing is lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DAY_ZERO: Final = date(1970, 1, 1).toordinal()
 
 
 def not_a(type_name: str, value: object) -> UsageError:
-    """Return the error for a value of another type than that of the state."""
+    """Return the error for a value that is not of the state's type."""
     text = repr(value)
     text = text if len(text) <= 80 else f"{text[:77]}..."
     return UsageError(
@@ -94,7 +94,7 @@ class PrimitiveSnapshot(TypeSerializerSnapshot[T]):
         return TypeSerializerSchemaCompatibility.compatible_as_is()
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """Return the one serializer there is."""
+        """Return the serializer, which has no configuration."""
         return self.serializer_class()
 
 
@@ -118,7 +118,7 @@ class BoolSerializer(PrimitiveSerializer[bool]):
 
 
 class BoolSerializerSnapshot(PrimitiveSnapshot[bool]):
-    """Of :class:`BoolSerializer`."""
+    """Snapshot of :class:`BoolSerializer`."""
 
     serializer_class = BoolSerializer
 
@@ -152,13 +152,13 @@ class LongSerializer(PrimitiveSerializer[int]):
 
 
 class LongSerializerSnapshot(PrimitiveSnapshot[int]):
-    """Of :class:`LongSerializer`."""
+    """Snapshot of :class:`LongSerializer`."""
 
     serializer_class = LongSerializer
 
 
 class DoubleSerializer(PrimitiveSerializer[float]):
-    """``float`` of 64 bits; an ``int`` that is exact as one is accepted."""
+    """``float`` of 64 bits; an ``int`` that it represents exactly is accepted."""
 
     name = "float"
 
@@ -173,14 +173,15 @@ class DoubleSerializer(PrimitiveSerializer[float]):
         return float(_DOUBLE.unpack(data)[0])
 
     def _exact(self, value: Any) -> float:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not (whole or isinstance(value, float) or _is_numpy(value, "float", "int", "uint")):
+        is_int = isinstance(value, int) and type(value) is not bool
+        whole = is_int or _is_numpy(value, "int", "uint")
+        if not (whole or isinstance(value, float) or _is_numpy(value, "float")):
             raise not_a(self.name, value)
         try:
             number = float(value)
         except OverflowError:
             raise not_a(self.name, value) from None
-        if whole and number != value:
+        if whole and number != int(value):
             raise not_a(self.name, value)
         return number
 
@@ -189,7 +190,7 @@ class DoubleSerializer(PrimitiveSerializer[float]):
 
 
 class DoubleSerializerSnapshot(PrimitiveSnapshot[float]):
-    """Of :class:`DoubleSerializer`."""
+    """Snapshot of :class:`DoubleSerializer`."""
 
     serializer_class = DoubleSerializer
 
@@ -218,7 +219,7 @@ class StringSerializer(PrimitiveSerializer[str]):
 
 
 class StringSerializerSnapshot(PrimitiveSnapshot[str]):
-    """Of :class:`StringSerializer`."""
+    """Snapshot of :class:`StringSerializer`."""
 
     serializer_class = StringSerializer
 
@@ -241,7 +242,7 @@ class BytesSerializer(PrimitiveSerializer[bytes]):
 
 
 class BytesSerializerSnapshot(PrimitiveSnapshot[bytes]):
-    """Of :class:`BytesSerializer`."""
+    """Snapshot of :class:`BytesSerializer`."""
 
     serializer_class = BytesSerializer
 
@@ -269,7 +270,7 @@ class DateSerializer(PrimitiveSerializer[date]):
 
 
 class DateSerializerSnapshot(PrimitiveSnapshot[date]):
-    """Of :class:`DateSerializer`."""
+    """Snapshot of :class:`DateSerializer`."""
 
     serializer_class = DateSerializer
 
@@ -313,7 +314,7 @@ class DateTimeSerializer(PrimitiveSerializer[datetime]):
 
 
 class DateTimeSerializerSnapshot(PrimitiveSnapshot[datetime]):
-    """Of :class:`DateTimeSerializer`."""
+    """Snapshot of :class:`DateTimeSerializer`."""
 
     serializer_class = DateTimeSerializer
 
@@ -342,12 +343,12 @@ class DecimalSerializer(PrimitiveSerializer[Decimal]):
 
 
 class DecimalSerializerSnapshot(PrimitiveSnapshot[Decimal]):
-    """Of :class:`DecimalSerializer`."""
+    """Snapshot of :class:`DecimalSerializer`."""
 
     serializer_class = DecimalSerializer
 
 
 def _is_numpy(value: object, *kinds: str) -> bool:
-    """Whether a value is a NumPy scalar of one of these kinds; NumPy is not imported for it."""
+    """Return whether a value is a NumPy scalar of one of these kinds, without importing NumPy."""
     cls = type(value)
     return cls.__module__ == "numpy" and cls.__name__.rstrip("_0123456789") in kinds

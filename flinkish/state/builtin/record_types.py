@@ -1,11 +1,12 @@
 """The fields of dataclasses and NamedTuples, and the serializers of their type hints.
 
-Classes with fields are left to the caller.
+The caller makes the serializers of classes with fields.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -45,8 +46,8 @@ _FIELD_ALIASES: Final = "__flinkish_field_aliases__"
 class RecordField:
     """A field of a class.
 
-    ``aliases`` are former names. ``default`` makes its value in old state that lacks it; None if it
-    has no default. With ``init`` the constructor takes it.
+    ``aliases`` are former names. ``default`` creates its value for old state that lacks it; None if
+    it has no default. With ``init`` the constructor takes it.
     """
 
     name: str
@@ -60,14 +61,14 @@ class RecordField:
 def state_type(
     *, aliases: Iterable[str] = (), fields: Mapping[str, Iterable[str]] | None = None
 ) -> Callable[[C], C]:
-    """Give a dataclass or NamedTuple the names that it had before, so that old state finds it.
+    """Declare the names that a dataclass or NamedTuple, and its fields, have in old state.
 
     Parameters
     ----------
     aliases
         Former names of the class: ``"OldName"`` of the same module, or ``"old.module:Name"``.
     fields
-        Former names of fields: ``{"new": ["old"]}``. A dataclass may say the same in
+        Former names of fields: ``{"new": ["old"]}``. A dataclass may give the same in
         ``field(metadata={"aliases": ["old"]})``.
     """
     former = {name: _names(old, f"the aliases of {name}") for name, old in (fields or {}).items()}
@@ -83,7 +84,7 @@ def state_type(
 
 def class_aliases(cls: type) -> tuple[str, ...]:
     """Return the former names of a class, each with its module."""
-    aliases = cls.__dict__.get(_ALIASES, ())  # those of a base class are its own
+    aliases = cls.__dict__.get(_ALIASES, ())  # not those of a base class
     return tuple(each if ":" in each else f"{cls.__module__}:{each}" for each in aliases)
 
 
@@ -112,6 +113,14 @@ def record_fields(cls: type) -> tuple[RecordField, ...]:
             hint="name the field as it is called now, and give its former names as aliases",
         )
     _check_aliases(cls, fields)
+    try:
+        inspect.signature(cls).bind(**{each.name: None for each in fields if each.init})
+    except TypeError as error:
+        raise UsageError(
+            f"the constructor of {class_name(cls)} does not take its fields: {error}",
+            hint="state calls the constructor with the fields by name: let it take them all, and "
+            "need nothing else",
+        ) from error
     return tuple(fields)
 
 
@@ -255,7 +264,7 @@ def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSe
         check_key(hint, arguments[0])
         return MapSerializer(*(build(each, of_record) for each in arguments))
     if origin is tuple and Ellipsis not in arguments:
-        elements = () if arguments == ((),) else arguments  # Python 3.10 gives tuple[()] one
+        elements = () if arguments == ((),) else arguments  # Python 3.10: tuple[()] has one
         return TupleSerializer(tuple(build(each, of_record) for each in elements))
     raise unsupported(hint, _ADVICE.get(origin, _ELSE))
 

@@ -4,11 +4,11 @@ Fields may be added and removed, moved and (with an alias) renamed. The type of 
 change, and the class may not be renamed without an alias. Fields are matched by name; the types of
 remaining fields are judged by their own snapshots.
 
-It is not built on Avro, although Avro's resolution would suffice: Flink's rules are stricter (no
+They are not built on Avro, although Avro's resolution would suffice: Flink's rules are stricter (no
 promotions), a field may have any type with a serializer, including custom ones, which Avro's types
-cannot express, and names need not be Avro's. So it is a composite like lists and maps: the bytes of
-each field follow their size, in an order that the snapshot records. A removed field is skipped
-without being read.
+cannot express, and names need not be Avro's. So a record is a composite like lists and maps: the
+bytes of each field follow their size, in an order that the snapshot records. A removed field is
+skipped without being read.
 """
 
 from __future__ import annotations
@@ -110,6 +110,12 @@ class DataclassSerializer(TypeSerializer[T]):
         for name, serializer in self.serializers.items():
             try:
                 put_part(out, serializer.serialize(getattr(value, name)))
+            except AttributeError as error:
+                if hasattr(value, name):
+                    raise
+                raise UsageError(
+                    f"{self.type_name}.{name} is not set", hint="set it in __post_init__"
+                ) from error
             except UsageError as error:
                 message = f"{self.type_name}.{name}: {error.message}"
                 raise UsageError(message, hint=error.hint) from error
@@ -178,7 +184,7 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
 
     @property
     def field_types(self) -> dict[str, str]:
-        """The names of the fields, in the order of the bytes, and of their types."""
+        """The type names of the fields, by field name, in the order of the bytes."""
         return {name: each.type_name for name, each in self._fields.items()}
 
     def write_snapshot(self) -> bytes:
@@ -214,7 +220,7 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
         problems = [Reason(root, (name,), text) for name, text in match.problems.items()]
         if problems:
             outer = TypeSerializerSchemaCompatibility.incompatible(problems)
-        elif match.added or len(match.kept) < len(self._fields):
+        elif match.added or len(match.kept) < max(len(self._fields), len(new.serializers)):
             outer = TypeSerializerSchemaCompatibility.compatible_after_migration()
         elif list(match.kept.values()) != list(new.serializers):
             outer = TypeSerializerSchemaCompatibility.compatible_with_reconfigured_serializer(new)
@@ -291,8 +297,8 @@ class OldRecordReader(OldStateReader[Any]):
 class _Match:
     """The old and new fields, matched by names and aliases.
 
-    ``kept`` has the names of old fields, in their order, and of the new ones; ``added`` the new
-    fields without an old one, and the factories of their values; ``problems`` the new fields that
+    ``kept`` maps the names of old fields, in their order, to the new ones; ``added`` maps the new
+    fields without an old one to the factories of their values; ``problems`` says which new fields
     have no value, or more than one.
     """
 

@@ -1,4 +1,4 @@
-"""Rewrite records with changed fields by their bytes: whole columns at once, without objects.
+"""Rewrite the bytes of records with changed fields: whole columns at once, without objects.
 
 A record is its fields in order, each after its size (:mod:`~flinkish.state.builtin.records`). If
 fields were only added with constant defaults, removed, moved or renamed, the new bytes are pieces
@@ -35,7 +35,7 @@ class Splice:
         """Return a ``pyarrow`` array of stored values with all of them rewritten.
 
         Returns None if a value does not have this form: damaged, of another generation, or with a
-        field of 128 bytes or more. Its serializers then report the fault, or read it.
+        field of 128 bytes or more. The serializers then read it, or report the fault.
         """
         import numpy as np
         import pyarrow as pa
@@ -118,7 +118,7 @@ class _Piece:
 
 
 def splice_of(format: StateFormat) -> Splice | None:
-    """Return how the values of a format are rewritten by their bytes; None if impossible."""
+    """Return how the values of a format are spliced; None if impossible."""
     if len(format.readers) != 1:
         return None
     (reader,), writer = format.readers, format.writer
@@ -162,7 +162,7 @@ def _only_stores_fields(cls: Any) -> bool:
 
 
 class Rewriter:
-    """Writes the stored values of a state again: one by one, or all of an array. Picklable."""
+    """Rewrites the stored values of a state: one by one, or a whole array. Picklable."""
 
     def __init__(self, format: StateFormat) -> None:
         self._format = format
@@ -173,5 +173,5 @@ class Rewriter:
         return self._format.rewrite(stored)
 
     def many(self, array: Any) -> Any | None:
-        """Return an array with all values rewritten; None if it must be done one by one."""
+        """Return an array with all values rewritten; None if that must be done one by one."""
         return None if self._splice is None else self._splice.many(array)

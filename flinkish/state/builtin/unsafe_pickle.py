@@ -31,7 +31,7 @@ class UnsafePickleSerializer(TypeSerializer[Any]):
     Parameters
     ----------
     cls
-        The class of the values, or one above it.
+        The class of the values, or a base class of it.
     """
 
     def __init__(self, cls: type) -> None:
@@ -81,7 +81,7 @@ class UnsafePickleSerializer(TypeSerializer[Any]):
 
 
 class UnsafePickleSerializerSnapshot(TypeSerializerSnapshot[Any]):
-    """Of :class:`UnsafePickleSerializer`: the name of the class, and nothing of its attributes."""
+    """Snapshot of :class:`UnsafePickleSerializer`: the class name, without attributes."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name

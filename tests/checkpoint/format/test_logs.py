@@ -85,6 +85,11 @@ def test_offsets_without_metadata() -> None:
         b"v2\n{}\n:7",
         b"v2\n{}\n0:",
         b"v2\n{}\n0:7\n0:8",
+        # Source ids that lead out of the checkpoint's directory sources.
+        b"v2\n{}\n../../evil:5",
+        b"v2\n{}\n/evil:5",
+        b"v2\n{}\n..:5",
+        b"v2\n{}\na\0b:5",
         b'v2\n{"sourceMetadataInfo":{"a":{}}}',
         # Taken as it was, before: positions that move up, settings that Spark cannot have written.
         b"v1\n",

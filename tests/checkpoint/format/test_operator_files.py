@@ -126,3 +126,14 @@ def test_locations_are_texts(locations: object) -> None:
         CheckpointFormatError, match="lacks a list of paths in stateSchemaFilePaths"
     ):
         with_operator(data, "metadata", root="/new", ordinal=1)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../../1", "/evil", "a/b", "a\0b"])
+def test_a_store_is_one_directory_of_a_partition(name: str) -> None:
+    store = {"storeName": name, "numColsPrefixKey": 0, "numPartitions": 1}
+    info = {"operatorId": 0, "operatorName": "dedupe"}
+    data = b"v1\n" + json.dumps({"operatorInfo": info, "stateStoreInfo": [store]}).encode()
+    with pytest.raises(
+        CheckpointFormatError, match=r"is invalid: the storeName .* is not the name"
+    ):
+        parse_operator_metadata(data, "metadata")

@@ -63,6 +63,15 @@ def test_depth_is_bounded_not_length() -> None:
         parse_json(f"[{deep}]")
 
 
+@pytest.mark.parametrize("end", ["", "\\"])
+def test_a_string_without_an_end_is_the_rest_of_the_text(end: str) -> None:
+    with pytest.raises(ValueError, match="Unterminated string"):
+        parse_json('"' + "[" * (MAX_DEPTH + 1) + end)
+    # Not each of these quotes begins a string that is looked through: that would take hours.
+    with pytest.raises(ValueError, match="nested more than"):
+        parse_json("[" * (MAX_DEPTH + 1) + '"' + '\\"' * 500_000 + end)
+
+
 def test_jackson_escapes_in_capitals() -> None:
     assert spark_json({"a": "\x1f\\u001f\n"}) == '{"a":"\\u001F\\\\u001f\\n"}'
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from flinkish.client.context import Context
-from flinkish.client.listing import unacknowledged
+from flinkish.client.listing import acknowledge, unacknowledged
 from flinkish.client.reporter import SilentReporter
 from flinkish.config import Config
+from flinkish.errors import AmbiguousJob
 from flinkish.messages.launch import Launch
 from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
@@ -60,8 +61,23 @@ def test_those_that_ran_and_failed_are_listed(cli: Command, failed: Sequence[str
     assert cli.ok("list", "--failed", "--name", "job-b", "-q").out.split() == [failed[1]]
     listed = cli.ok("list", "--failed", "--json").json()["jobs"]
     assert [job["state"] for job in listed] == ["FAILED", "FAILED"]
+    for kind in ("--failed", "--stuck"):
+        assert cli.ok("list", kind, "--name", "x").err == "No such jobs named x.\n"
     assert "2 jobs failed: job-a" in cli.ok("list").err
     assert cli.ok("list", "-q").err == ""
+
+
+def test_a_name_of_two_failed_jobs_means_neither(cli: Command, failed: Sequence[str]) -> None:
+    """Also while a third one of that name runs."""
+    add(cli, "e", "job-a", *RAN, JobState.FAILED)
+    with Context(Config.load(), SilentReporter()) as context:
+        context.writable_registry.add_job(
+            JobRecord("f" * 32, "job-a", JobState.CREATED, 1.0, Launch("/app.py"))
+        )
+        with pytest.raises(AmbiguousJob, match="'job-a' means 2 jobs"):
+            acknowledge(context, ["job-a"])
+        (job,) = acknowledge(context, [failed[0], failed[0][:8]])
+    assert job.job_id == failed[0]
 
 
 def test_one_is_acknowledged(cli: Command, failed: Sequence[str]) -> None:
@@ -69,7 +85,7 @@ def test_one_is_acknowledged(cli: Command, failed: Sequence[str]) -> None:
     assert ids(cli) == [failed[1]]
     again = cli.ok("ack", failed[0])
     assert again.out == ""
-    assert "Nothing to do" in again.err
+    assert again.err == "Nothing to do: already acknowledged.\n"
     assert cli.ok("ack", failed[1][:6], "-q").out == f"{failed[1]}\n"
     assert ids(cli) == []
     assert "failed" not in cli.ok("list", "-a").err

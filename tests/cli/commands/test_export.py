@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flinkish import storage
 from flinkish.checkpoint.wholeness import read_whole_cut
+from flinkish.client.export_checkpoints import built, new_directory
 from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError, WrongState
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -100,12 +103,31 @@ def test_a_directory_that_is_not_empty(cli: Command, tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "plain").iterdir()] == ["mine"]
 
 
-def test_nothing_appears_when_one_of_them_cannot_be_made(cli: Command, tmp_path: Path) -> None:
-    for name in ("a b", "a_b"):  # which get the same directory
+def test_another_export_to_the_same_place_keeps_its_checkpoints(tmp_path: Path) -> None:
+    remote = f"memory://{tmp_path.name}/both"
+    place = new_directory(remote)
+    with suppress(StorageError), built(place):
+        storage.write_bytes(f"{remote}/theirs/metadata", b"{}")
+        storage.write_bytes(f"{remote}/ours/metadata", b"{}")
+        place.built.append("ours")
+        raise StorageError("disk full")
+    assert storage.list_names(remote) == ["theirs"]
+    assert storage.read_bytes(f"{remote}/theirs/metadata") == b"{}"
+
+
+@pytest.mark.parametrize(("one", "other"), [("a b", "a_b"), ("eu.", "eu")])
+def test_queries_that_would_share_a_directory(
+    cli: Command, tmp_path: Path, one: str, other: str
+) -> None:
+    for name in (one, other):
         CheckpointLikeness(tmp_path / "saved" / name).run_to(2)
     refused = cli("export", str(tmp_path / "saved"), str(tmp_path / "plain"))
-    assert refused.code == StorageError.code
+    assert refused.code == UsageError.code
+    assert f"'{one}'" in refused.err
+    assert f"'{other}'" in refused.err
+    assert "--query" in refused.err
     assert names(tmp_path) == ["saved"]
+    cli.ok("export", str(tmp_path / "saved"), str(tmp_path / "plain"), "--query", other)
 
 
 def test_in_place_of_a_programs_own_checkpoint(cli: Command, tmp_path: Path) -> None:
@@ -177,6 +199,15 @@ def test_the_log_of_a_file_sink_that_has_moved(cli: Command, tmp_path: Path) -> 
     refused = cli("export", saved, str(tmp_path / "plain"), *mapping)
     assert refused.code == Corrupt.code
     assert names(tmp_path) == ["saved"], "nothing is put in place"
+    remote = f"memory://{tmp_path.name}/plain"
+    assert cli("export", saved, remote, *mapping).code == Corrupt.code
+    assert storage.list_names(remote) == []
+    (log / "2").unlink()
+    (log / "2").symlink_to("removed")  # as if it were, after the log was listed
+    refused = cli("export", saved, str(tmp_path / "plain"), *mapping)
+    assert refused.code == StorageError.code
+    assert "another program writes to that sink" in refused.err
+    (log / "2").unlink()
     (log / "2").write_text("v1\n" + line % (tmp_path / "out", 2))
     shown = cli.ok("export", saved, str(tmp_path / "plain"), *mapping)
     assert f"4 entries of the log of the file sink {new} now name the new paths" in shown.out

@@ -564,7 +564,7 @@ def test_stuck_jobs_are_exit_3(
     shown = cli("list", "--stuck")
     assert shown.code == 3
     assert [line.split()[3] for line in shown.out.splitlines()[1:]] == ["job0"]
-    assert "query 'q' has input, and has committed nothing for 0 s" in shown.err
+    assert "query 'q' has input but has committed nothing for 0 s" in shown.err
     (document,) = cli("list", "--stuck", "--json").json()["jobs"]
     ((only),) = document["stuck"]
     assert (document["name"], only["query"]) == ("job0", "q")

@@ -52,6 +52,16 @@ def test_what_is_shown(cli: Command, log: Path, words: tuple[str, ...], expected
         assert cli.ok("logs", JOB, *words, "--json").json()["lines"] == expected.splitlines()
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_an_incomplete_last_line_counts_among_the_last(cli: Command, log: Path, count: int) -> None:
+    log.write_text("one\ntwo\nthree")
+    expected = ["one\n", "two\n", "three"][3 - count :]
+    for choice in ([], ["--level", "info"]):
+        words = ("logs", JOB, "-n", str(count), *choice)
+        assert cli.ok(*words).out == "".join(expected)
+        assert cli.ok(*words, "--json").json()["lines"] == [line.rstrip() for line in expected]
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -66,6 +76,12 @@ def test_mistakes(cli: Command, log: Path, words: tuple[str, str], text: str) ->
     result = cli("logs", JOB, *words)
     assert (result.code, result.out) == (2, "")
     assert text in result.err
+
+
+def test_a_log_that_is_followed_is_no_document(cli: Command, log: Path) -> None:
+    refused = cli("logs", JOB, "-f", "--json")
+    assert refused.code == 2
+    assert "-f and --json are mutually exclusive" in refused.error()["message"]
 
 
 def test_following_chooses_too(cli: Command) -> None:

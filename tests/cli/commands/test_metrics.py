@@ -6,13 +6,14 @@ import re
 import signal
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flinkish.client.metrics import Metric
 from flinkish.client.metrics_export import served
-from flinkish.errors import RegistryError
+from flinkish.errors import FlinkishError, RegistryError
 from tests.cli.conftest import PATIENCE, Command, line_with
 
 
@@ -77,6 +78,17 @@ def test_a_registry_that_cannot_be_read_is_a_status(capfd: pytest.CaptureFixture
     assert "it is damaged" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_host_that_no_name_can_be(host: str) -> None:
+    with pytest.raises(FlinkishError, match=f"cannot listen on {host}:1: "), served(list, host, 1):
+        pass
+
+
 @pytest.mark.parametrize("words", [["x"], ["1:x"], ["70000"], ["0", "-o", "f"], ["0", "--json"]])
 def test_words_of_listen(cli: Command, words: list[str]) -> None:
     assert cli("metrics", "--listen", *words).code == 2
+
+
+def test_a_dash_is_stdout(cli: Command, tmp_path: Path) -> None:
+    assert families(cli.ok("metrics", "-o", "-").out)
+    assert not (tmp_path / "-").exists()

@@ -221,10 +221,44 @@ def test_secrets_have_to_be_given_again(cli: Command) -> None:
     assert "abc" not in shown
 
 
-def test_from_a_savepoint_that_is_not_there(cli: Command) -> None:
+@pytest.mark.parametrize(("recorded", "given"), [(0, 1), (2, 1), (1, 2)])
+def test_in_place_a_program_gets_no_more_and_no_fewer_arguments(
+    cli: Command, recorded: int, given: int
+) -> None:
+    program = Launch(str(cli.program), secret_arguments=("******",) * recorded)
+    job = add(cli, "a", "rides", launch=program)
+    path = cli.directory / "secret"
+    path.write_text("--token=abc\n" * given)
+    path.chmod(0o600)
+    refused = cli("restart", job, "--secret-args", str(path), "--dry-run")
+    assert refused.code == 2
+    assert f"it was started with {recorded} secret argument" in refused.err
+    assert f"not {given}" in refused.err
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_from_a_savepoint_that_is_not_there(cli: Command, dry_run: tuple[str, ...]) -> None:
     job = add(cli, "a", "rides")
-    assert cli("restart", job, "--from", str(cli.directory / "nope")).code == 11
+    assert cli("restart", job, "--from", str(cli.directory / "nope"), *dry_run).code == 11
     assert cli.status(job)["state"] == "FAILED"
+
+
+def test_a_dry_run_from_a_savepoint_finds_what_the_start_would(cli: Command) -> None:
+    running = JobRecord("b" * 32, "rides", JobState.RUNNING, 1.0, Launch("/a.py"))
+    program = Launch(str(cli.program), spark_home=str(cli.spark_home))
+    job = add(cli, "a", "rides", launch=program)
+    path = make_savepoint(str(cli.directory), time.time(), job_id=job, name="job")
+    words = ("restart", job, "--from", path, "--dry-run")
+    assert f"from {path}, as a new job" in cli.ok(*words).out
+    with cli.registry() as registry:
+        registry.add_job(running)
+        registry.update_job(running.job_id, supervisor=process_ref(), driver=process_ref())
+    assert cli("restart", running.job_id, "--from", path, "--dry-run").code == 13
+    assert f"that of job {running.job_id}" in cli(*words).err
+    with cli.registry() as registry:
+        gone = ProcessRef(os.uname().nodename, 4_194_304, 1)
+        registry.update_job(running.job_id, supervisor=gone, driver=gone)
+    cli.ok(*words)  # the other job is dead
 
 
 def test_a_refusal_says_which_command_takes_its_options(cli: Command) -> None:
@@ -241,11 +275,13 @@ def test_a_consent_needs_a_savepoint_and_is_passed_on(cli: Command) -> None:
     job = add(cli, "a", program.default_name, launch=program)
     assert "--accept-lost-rows requires --from" in cli("restart", job, "--accept-lost-rows").err
     path = make_savepoint(str(cli.directory), time.time(), job_id=job, name="job")
-    new = cli.ok("restart", job, "--from", path, "--accept-lost-rows", "-q").out.strip()
+    more = ("--accept-lost-rows", "--conf", "spark.sql.shuffle.partitions=8")
+    new = cli.ok("restart", job, "--from", path, "-q", *more).out.strip()
     with cli.registry() as registry:
         restore = registry.job(new).launch.restore
     assert restore is not None
     assert restore.options.accept_lost_rows
+    assert restore.parallelism == 8, "what is asked for now rescales the state, as in run -s"
 
 
 def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> None:

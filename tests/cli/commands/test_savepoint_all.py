@@ -76,7 +76,7 @@ def test_nothing_runs(cli: Command) -> None:
     cli.ok("cancel", cli.start())
     result = cli.ok("savepoint", "--all", "sp")
     assert result.out == ""
-    assert "no running job" in result.err
+    assert "no job is running" in result.err
     cli.start("serve", "--name", "one [eu]")
     for pattern in ("x*", "one [e]*", "one ?e?"):  # [ is no wildcard: the name is as written
         refused = cli.ok("savepoint", "--all", "--name", pattern, "sp").err
@@ -251,6 +251,33 @@ def test_dry_run_asks_for_nothing(cli: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "sp").exists()
 
 
+def test_a_job_is_no_target_of_all(cli: Command) -> None:
+    """Its name would become a directory, with savepoints of every job."""
+    with cli.registry() as registry:
+        for digit in "ab":
+            registry.add_job(
+                JobRecord(digit * 32, "orders", JobState.INITIALIZING, 1.0, Launch("/app.py"))
+            )
+            registry.transition(digit * 32, JobState.CANCELED)
+    for way in (["--all"], ["--from-checkpoint", "cp"]):
+        for word in ("orders", "a" * 32):
+            refused = cli("savepoint", word, *way, "--dry-run")
+            assert refused.code == 2
+            assert f"take no JOB, but '{word}' is the name or id of one" in refused.err
+    assert cli.ok("savepoint", "--all", "./orders", "--dry-run").out == ""
+
+
+def test_a_dry_run_expects_too(cli: Command) -> None:
+    cli.registry().close()  # an empty one is there
+    words = ("savepoint", "--all", "sp", "--dry-run", "--expect", "two")
+    result = cli(*words, "-q")
+    assert (result.code, result.out) == (3, "")
+    assert result.err == "error: no job named two is running\n"
+    document = cli(*words, "--json")
+    assert (document.code, document.err) == (3, "")
+    assert document.json()["warnings"] == ["no job named two is running"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -295,7 +322,7 @@ def test_old_savepoints_go_after_one_of_one_job(cli: Command, save: Saving, tmp_
     job = cli.start()
     mine = [save(job, "app").path for _ in range(2)]
     result = cli.ok("savepoint", job, "sp", "--keep-last", "1")
-    assert "Removed 1 older savepoints" in result.err
+    assert "Removed 1 older savepoint of the job" in result.err
     assert not (Path(mine[0]) / "_metadata").exists()
     assert (Path(mine[1]) / "_metadata").exists()
     # Within a day nothing is old.

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.engine.tables.frames import StateTable
 from flinkish.errors import Corrupt
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.savepoint.format.contents import (
     QuerySource,
     SavepointJob,
 )
 from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.savepoint.state import state_rows
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import unpack
@@ -23,13 +26,15 @@ from tests.support.checkpoints.recorded import unpack
 V3 = "12" * 16
 
 
-def save(tmp_path: Path, *names: str) -> str:
+def save(tmp_path: Path, *names: str, meaning: StateSemantics | None = None) -> str:
     """A savepoint of recorded queries; each one's operator has its name as the uid."""
     sources = []
     for name in names:
         checkpoint = unpack(f"spark43-{name}", tmp_path / "recorded")
         operator = OperatorFacts(
-            0, identity=OperatorIdentity(name, operator_id_v3=V3 if name == names[0] else None)
+            0,
+            identity=OperatorIdentity(name, operator_id_v3=V3 if name == names[0] else None),
+            meaning=meaning,
         )
         sources.append(QuerySource(f"query {name}", str(checkpoint), operators=(operator,)))
     info = write_savepoint(
@@ -87,7 +92,8 @@ def test_names_that_there_are_not(cli: Command, tmp_path: Path) -> None:
         ("rocksdb-tws", "has several states: $rowCounter_values, count, values"),
         ("rocksdb-tws/other", "no state 'other'; it has: $rowCounter_values, count, values"),
         ("changelog-join3", "has several states: left-keyToNumValues, left-keyWithIndexToValue"),
-        ("0/count", "several operators of the savepoint are '0'"),
+        ("rocksdb-tws2/count", "no operator 'rocksdb-tws2/count'; it has: changelog-join3"),
+        ("0/count", "'0' names several operators of the savepoint, in the queries"),
     ):
         refused = cli("state", "show", path, name, "--json")
         assert refused.code == 2
@@ -113,6 +119,22 @@ def test_a_damaged_state(cli: Command, tmp_path: Path) -> None:
     refused = cli("state", "show", path, "hdfs-agg", "--json")
     assert refused.code == 15
     assert ".delta" in refused.error()["message"]
+
+
+def test_typed_state_that_cannot_be_decoded_is_exported_as_bytes(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_args: object) -> StateTable:
+        raise Corrupt("the serializer of the state is damaged")
+
+    # The recorded states are not typed, and their serializers would not be read.
+    monkeypatch.setattr(state_rows, "typed_table", damaged)
+    meaning = StateSemantics(serializers={"count": ("damaged",)})
+    path = save(tmp_path, "rocksdb-tws", meaning=meaning)
+    export = ("state", "export", path, "0/count", str(tmp_path / "out"), "--dry-run")
+    assert cli(*export).code == 15
+    for raw in (("--raw",), ("--format", "avro")):
+        cli.ok(*export, *raw)
 
 
 @pytest.mark.parametrize(

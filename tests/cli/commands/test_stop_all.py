@@ -5,11 +5,22 @@ The drivers are processes without Spark.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish import Client
+from flinkish.client import together
+from flinkish.client.context import Context
+from flinkish.client.together import newest_together, restart_all
+from flinkish.config import Config
+from flinkish.errors import FlinkishError
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import RequestResult, SavepointArguments, SavepointSummary
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
+from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import Command
 from tests.support.launcher_fakes import make_spark
 
@@ -79,6 +90,24 @@ def test_a_job_that_cannot_be_stopped_is_stopped_by_the_next_call(cli: Command) 
     assert names(cli.ok(*RESTART).json()["restarted"]) == ["good", "late"]
 
 
+def test_a_stop_that_goes_on_belongs_to_the_next_call(cli: Command) -> None:
+    """Although a job of the same call runs again, and is stopped again."""
+    slow, again = "a" * 32, "b" * 32
+    first = SavepointArguments("sp", together="f" * 32)
+    with cli.registry() as registry:
+        for job in (slow, again):
+            registry.add_job(JobRecord(job, job[:1], JobState.RUNNING, 1.0, Launch("/a.py")))
+            registry.update_job(job, supervisor=process_ref(), driver=process_ref())
+        registry.submit(slow, RequestKind.STOP, first)
+        done = Request("c" * 32, again, RequestKind.STOP, RequestState.COMPLETED, 1.0, first)
+        registry.record_request(replace(done, finished=2.0))
+        for state in (JobState.RESTARTING, JobState.CREATED, JobState.RUNNING):
+            registry.transition(again, state)
+        with Client() as client:
+            client.stop_all("sp", timeout=0.0)
+        assert [stop.job_id for stop in newest_together(registry)] == [again, slow]
+
+
 def test_only_what_was_stopped_together_is_started(cli: Command) -> None:
     cli.start("saving", "--name", "old")
     cli.ok(*STOP)
@@ -87,7 +116,10 @@ def test_only_what_was_stopped_together_is_started(cli: Command) -> None:
     assert names(cli.ok(*STOP, "--name", "n*").json()["savepoints"]) == ["new"]
     assert names(cli.ok(*RESTART).json()["restarted"]) == ["new"]
     assert cli.status(other)["state"] == "RUNNING"
-    assert "no running job matches 'x*'" in cli.ok("stop", "--all", "-p", "sp", "--name", "x*").err
+    assert (
+        "no running or starting job matches 'x*'"
+        in cli.ok("stop", "--all", "-p", "sp", "--name", "x*").err
+    )
 
 
 def test_a_second_call_starts_what_has_not_come_up(cli: Command, tmp_path: Path) -> None:
@@ -101,6 +133,49 @@ def test_a_second_call_starts_what_has_not_come_up(cli: Command, tmp_path: Path)
     assert cli.ok("list", "-q").out == ""
     (restarted,) = cli.ok(*RESTART, "--spark-home", str(cli.spark_home)).json()["restarted"]
     assert restarted["state"] == "RUNNING"
+
+
+def stopped(cli: Command, *digits: str) -> None:
+    """Add jobs that one call stopped, with savepoints that are gone."""
+    launch = Launch(str(cli.program), spark_home=str(cli.spark_home))
+    for job in (digit * 32 for digit in digits):
+        saved = SavepointSummary("/no/such", job, 1.0, "native", bytes=1, files=1, duration=0.1)
+        stop = Request(
+            *(job, job, RequestKind.STOP, RequestState.COMPLETED, 1.0),
+            SavepointArguments("/no", together="f" * 32),
+            finished=2.0,
+            result=RequestResult(saved),
+        )
+        with cli.registry() as registry:
+            registry.add_job(JobRecord(job, job[:1], JobState.RUNNING, 1.0, launch))
+            registry.transition(job, JobState.FINISHED)
+            registry.record_request(stop)
+
+
+def test_what_is_not_started_is_told_before_the_others_are_waited_for(
+    cli: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(cli, "a", "b")
+
+    def start(_context: object, job: JobRecord, *_more: object, **_named: object) -> JobRecord:
+        if job.name == "b":
+            raise FlinkishError("no")
+        return job
+
+    monkeypatch.setattr(together, "restart_from", start)
+    monkeypatch.setattr(together, "wait_until_restored", lambda _context, job, _path: job)
+    told: list[str] = []
+    with Context(Config.load()) as context:
+        result = restart_all(context, on_outcome=lambda outcome: told.append(outcome.job.name))
+    assert told == ["b", "a"]
+    assert [outcome.job.name for outcome in result.outcomes] == ["a", "b"]
+
+
+def test_a_dry_run_finds_a_savepoint_that_is_gone(cli: Command) -> None:
+    stopped(cli, "a")
+    refused = cli(*RESTART, "--dry-run")
+    assert refused.code == 1
+    assert [each["error"]["id"] for each in refused.json()["failed"]] == ["savepoint-not-found"]
 
 
 @pytest.mark.parametrize("has_committed", [False, True])
@@ -145,12 +220,12 @@ def test_another_spark_for_one_job_starts_from_its_savepoint(cli: Command, tmp_p
     ("words", "message"),
     [
         ("stop --all abcd", "--all takes no JOB"),
-        ("stop --all --drain", "takes no --drain"),
-        ("stop --all -detached", "no -detached"),
+        ("stop --all --drain", "cannot be combined with --drain"),
+        ("stop --all -detached", "or -detached"),
         ("stop abcd --name x", "--name requires --all"),
         ("stop", "missing argument 'JOB'"),
         ("restart", "missing argument 'JOB'"),
-        ("restart --all --from x", "takes no --from"),
+        ("restart --all --from x", "cannot be combined with --from"),
         ("restart --all abcd", "--all takes no JOB"),
     ],
 )
@@ -163,5 +238,14 @@ def test_what_excludes_what(cli: Command, words: str, message: str) -> None:
 def test_nothing_was_stopped(cli: Command) -> None:
     result = cli.ok("restart", "--all")
     assert result.out == ""
-    assert "no job that stop --all stopped" in result.err
+    assert "stop --all has stopped no job" in result.err
     assert "no registry" in result.err
+
+
+def test_what_was_not_stopped_is_not_to_be_started_again(cli: Command) -> None:
+    job = cli.start("refuse")
+    would = cli.ok("stop", "--all", "-p", "sp", "--dry-run").out
+    assert would == f"Would stop job app ({job}) with a savepoint in {cli.directory}/sp.\n"
+    stopped = cli("stop", "--all", "-p", "sp")
+    assert stopped.code == 1
+    assert "restart --all" not in stopped.err

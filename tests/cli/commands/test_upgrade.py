@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from flinkish.client.context import Context
 from flinkish.config import Config
 from flinkish.messages.upgrades import Upgrade
@@ -74,11 +76,29 @@ def test_a_fleet_that_is_up_to_date(cli: Command) -> None:
     partly = cli("upgrade", "fleet", str(file), "--keep-going")
     assert partly.code == 3
     assert partly.out.splitlines()[1:] == [
-        "nobody  failed      -",
         f"rides   up to date  {job}",
+        "nobody  failed      -",
     ]
+    assert cli("upgrade", "fleet", str(file), "--keep-going", "--json").err == ""
     file.write_text('[[upgrade]]\njob = "rides"\n')
     assert cli.ok("upgrade", "fleet", str(file), "-q").out == ""
     assert cli("upgrade", "fleet", "nope.toml").code == 2
     file.write_text("[[upgrade]\n")
     assert cli("upgrade", "fleet", str(file)).code == 2
+
+
+@pytest.mark.parametrize("decision", ["--promote", "--abandon"])
+def test_the_end_of_a_shadow_takes_only_secrets(cli: Command, decision: str) -> None:
+    """Above all no --dry-run, which must not end a job."""
+    for words in (
+        ["--dry-run"],
+        ["--to", str(cli.program)],
+        ["-p", "7"],
+        ["--timeout", "1m"],
+        ["argument"],
+    ):
+        refused = cli("upgrade", "shadow", "nobody", decision, *words)
+        assert refused.code == 2
+        assert "take only --conf and --secret-args" in refused.err
+    secret = ("--conf", "spark.my.password=hush")
+    assert cli("upgrade", "shadow", "nobody", decision, *secret).code == 10

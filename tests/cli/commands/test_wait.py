@@ -10,6 +10,10 @@ from dataclasses import replace
 import pytest
 
 from flinkish import Client
+from flinkish.cli.base import Command as FlinkishCommand
+from flinkish.cli.commands.checkpoint import checkpoint
+from flinkish.cli.commands.run import run
+from flinkish.cli.commands.wait import wait
 from flinkish.errors import UsageError, WaitTimeout
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
@@ -120,3 +124,8 @@ def test_from_python(cli: Command, registry: Registry) -> None:
             job.wait(until="never")
         with beats(registry):
             assert job.wait(60, until="idle").state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("command", [wait, checkpoint])
+def test_every_failure_of_a_job_is_a_declared_exit_code(command: FlinkishCommand) -> None:
+    assert set(run.exit_codes) <= set(command.exit_codes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 from flinkish.cli.options.origin import split_words
@@ -41,7 +42,25 @@ def test_the_words(
     assert found == (origin, words if origin is None else words[1:])
 
 
-@pytest.mark.parametrize("words", [(), ("j",), ("app.py",), ("app.py", "x")])
-def test_without_an_origin(cli: Command, words: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="no savepoint or job, and no program"):
-        split_words(words, Config.load(), named=False, has_program=False)
+@pytest.mark.parametrize(
+    ("words", "has_program", "message"),
+    [
+        ((), False, "no savepoint or job, and no program was specified"),
+        (("j",), False, "only j was specified, not a savepoint or job and a program"),
+        (("app.py",), False, "no savepoint or job was specified"),
+        (("app.py", "x"), False, "no savepoint or job was specified"),
+        ((), True, "no savepoint or job was specified"),
+    ],
+)
+def test_without_an_origin_the_message_says_what_is_missing(
+    cli: Command, words: tuple[str, ...], has_program: bool, message: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{message}$"):
+        split_words(words, Config.load(), named=False, has_program=has_program)
+
+
+def test_the_hint_names_the_command_that_was_called() -> None:
+    context = click.Context(click.Command("rehearse"), info_name="rehearse")
+    with context, pytest.raises(UsageError) as refused:
+        split_words((), Config.load(), named=False, has_program=False)
+    assert refused.value.hint == "flinkish rehearse JOB APP.py, or flinkish rehearse -s PATH APP.py"

@@ -13,6 +13,9 @@ import pytest
 
 from flinkish.cli.commands.info import info
 from flinkish.cli.commands.run import run
+from flinkish.client.program import asked_partitions, launch_of
+from flinkish.config import Config
+from flinkish.messages.launch import Program
 from tests.cli.conftest import Command
 from tests.support.launcher_fakes import make_spark
 
@@ -50,6 +53,18 @@ def submitted(cli: Command, tmp_path: Path) -> Path:
     for name in ("a.py", "env.tar.gz", "x.jar"):
         (tmp_path / name).touch()
     return tmp_path / "words.json"
+
+
+@pytest.mark.parametrize(("flags", "partitions"), [({}, 8), ({"parallelism.default": "2"}, 2)])
+def test_a_setting_of_the_program_beats_the_parallelism_of_a_file_only(
+    private: Path, flags: dict[str, str | None], partitions: int
+) -> None:
+    (private / "flinkish.toml").write_text('"parallelism.default" = 4')
+    (private / "app.py").touch()
+    config = Config.load(flags=flags)
+    program = Program("app.py", conf={"spark.sql.shuffle.partitions": "8"})
+    assert asked_partitions(launch_of(program, config, str(private))) == partitions
+    assert asked_partitions(launch_of(Program("app.py"), Config.load(), str(private))) == 4
 
 
 @pytest.mark.parametrize("options", [SHORT, LONG], ids=["short", "long"])

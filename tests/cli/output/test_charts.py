@@ -28,6 +28,14 @@ def test_a_line_goes_from_the_first_moment_to_the_last() -> None:
     assert chart.attrib["aria-label"] == "a & b"
 
 
+def test_a_line_of_many_points_is_drawn_to_its_end() -> None:
+    chart = _chart([(number, 1.0) for number in range(1000)])
+    [area, line] = chart.iter("path")
+    assert line.attrib["d"].count("L") == 999
+    assert line.attrib["d"].endswith(" L314.0 6.0")
+    assert area.attrib["d"].endswith(" L314.0 66.0 L6.0 66.0 Z")
+
+
 def test_a_gap_interrupts_the_line_and_a_lone_point_is_a_dot() -> None:
     chart = _chart([(1, 1.0), (2, 2.0), (3, None), (4, 3.0)])
     assert len(list(chart.iter("circle"))) == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flinkish.cli.output.status_text import render
 from flinkish.client.listing import JobDescription
 from flinkish.messages.launch import Launch
@@ -56,3 +58,19 @@ def test_a_narrow_terminal_has_fewer_bars() -> None:
     narrow = _lines(("q", numbers), width=80)[1]
     assert "19 to 30" in narrow
     assert len(narrow) <= 78
+
+
+def test_no_query_of_a_job_that_has_ended_is_shown_as_running() -> None:
+    query = QueryStatus(
+        "q", "id", "run", "/cp",
+        active=True, input_rows_per_second=5.0, processed_rows_per_second=7.0,
+    )  # fmt: skip
+    states = []
+    for state in (JobState.RUNNING, JobState.FAILED):
+        job = replace(JOB, state=state)
+        lines = render(JobDescription(job, (), (), (query,), (), (), ()))
+        states.append(lines[lines.index("QUERIES") + 2].split())
+    assert states == [
+        ["q", "running", "-", "-", "5.0", "7.0", "-", "id"],
+        ["q", "lost", "-", "-", "-", "-", "-", "id"],
+    ]

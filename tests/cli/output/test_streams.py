@@ -55,6 +55,18 @@ def test_a_narrow_encoding_costs_no_path() -> None:
     assert raw.getvalue() == b"\xe9 \\u2192 \\udce9"
 
 
+def test_a_terminal_of_a_narrow_encoding_gets_escapes() -> None:
+    master, slave = os.openpty()
+    with (
+        open(master, "rb", buffering=0) as shown,
+        open(slave, "w", encoding="ascii", errors="surrogateescape") as terminal,
+    ):
+        stream = _guarded(terminal, 1, False)
+        stream.write("caf\u00e9")
+        stream.flush()
+        assert shown.read(100) == b"caf\\xe9"
+
+
 @pytest.mark.parametrize(
     ("redirection", "code"),
     [

@@ -16,6 +16,7 @@ from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import OutputReporter, driver_output
 from flinkish.cli.output.text import (
     folded,
+    iso_time,
     table_time,
     terminal_height,
     terminal_width,
@@ -64,6 +65,17 @@ def test_sentences_go_on_below() -> None:
     assert lines == ["  it was started again", "    and again, by", "    somebody"]
     assert folded("x" * 50, 20) == ["x" * 50], "an id can be copied"
     assert folded("a\x1b[31mb", 80) == ["a\\x1b[31mb"]
+    assert folded("one  two   three " * 2, 20) == ["one  two   three one", "two   three"]
+
+
+def test_wide_characters_take_two_columns_of_a_line() -> None:
+    assert folded("日本 " * 6, 20, " ") == ["日本 日本 日本 日本", " 日本 日本"]
+
+
+def test_a_time_keeps_its_milliseconds() -> None:
+    assert iso_time(1_700_000_000.001) == "2023-11-14T22:13:20.001Z"
+    assert iso_time(1_700_000_000.9999) == "2023-11-14T22:13:21.000Z"
+    assert iso_time(-0.5) == "1969-12-31T23:59:59.500Z"
 
 
 def test_times_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +113,17 @@ def test_errors_and_notices_give_no_commands(
     assert not any(line.lstrip().startswith("::") for line in text.splitlines())
     if as_json:  # the same text, otherwise written
         assert json.loads(text.splitlines()[0])["error"]["message"] == hostile
+
+
+def test_an_error_has_the_warnings_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(json=True)
+    out.warning("unknown key s3://user:secret@bucket")
+    out.error(FlinkishError("no such job"))
+    line = json.loads(capsys.readouterr().err)
+    assert line["warnings"] == ["unknown key s3://user:******@bucket"]
+    assert line["error"]["message"] == "no such job"
+    Output(json=True).error(FlinkishError("no such job"))
+    assert "warnings" not in json.loads(capsys.readouterr().err)
 
 
 def test_a_failed_drivers_last_lines_give_no_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_every_option_of_a_restore_has_a_spelling() -> None:
         "accept-lost-rows": "true",
         "accept-partial": '["a,b"]',
         "offline": "1",
-        "set-offsets": "s=earliest",
+        "set-offsets": 's=earliest, kafka t={"t":{"0":1,"1":2}},',
         "accept-repeated-rows": "true",
         "verify": "full",
     }
@@ -87,7 +87,7 @@ def test_every_option_of_a_restore_has_a_spelling() -> None:
         accept_lost_rows=True,
         accept_partial=("a,b",),
         offline=True,
-        set_offsets=(("s", "earliest"),),
+        set_offsets=(("s", "earliest"), ("kafka t", '{"t":{"0":1,"1":2}}')),
         accept_repeated_rows=True,
         verify="full",
     )

@@ -34,9 +34,9 @@ def _chain(*names: str) -> list[LogicalNode]:
         _physical("stateStoreSave", "dedupe", "globalLimit"),  # another kind
     ],
 )
-def test_plans_that_do_not_fit_are_refused(physical: list[PhysicalOperator]) -> None:
+def test_plans_that_do_not_match_are_refused(physical: list[PhysicalOperator]) -> None:
     nodes = _chain("Aggregate", "Deduplicate", "Deduplicate", "StreamingRelation")
-    with pytest.raises(Incompatible, match=r"do not fit|more than one way"):
+    with pytest.raises(Incompatible, match=r"do not match|more than one way"):
         match_stateful(nodes, physical, "update")
 
 

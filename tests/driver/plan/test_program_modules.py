@@ -37,3 +37,18 @@ def test_the_program_and_what_is_beside_it(tmp_path: Path, monkeypatch: pytest.M
     assert snapshot_modules(None) == ("flinkish", "__main__", "beside", "carried", "package")
     monkeypatch.setattr(sys, "path", installed)
     assert snapshot_modules(None) == ("flinkish", "__main__")
+
+
+def test_a_program_below_the_home_of_spark_or_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Spark's own images, /opt/spark/work-dir, and in <venv>/app."""
+    places = ("work-dir", "python", "python/lib/py4j.zip", "jars", "app", "lib/site-packages")
+    for number, place in enumerate(places):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / f"module{number}.py").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    paths = {"data": str(tmp_path), "purelib": str(tmp_path / "lib/site-packages")}
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: paths)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / place) for place in places])
+    assert snapshot_modules(None) == ("flinkish", "__main__", "module0", "module4")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment, qualified
+from flinkish.driver.plan.restore_environment import (
+    DriverRestoreEnvironment,
+    has_path_of,
+)
+from flinkish.driver.plan.writer_settings import qualified
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.messages.calls import JobOrigin, KnownWriter
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -22,6 +28,24 @@ from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 
 KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
+
+
+def session_with(default: str, relative: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """A session with a default file system, which qualifies these relative paths."""
+    hadoop = SimpleNamespace(get=lambda _: default)
+    system = SimpleNamespace(
+        makeQualified=lambda path: SimpleNamespace(toString=lambda: relative[path])
+    )
+
+    class JavaPath(str):
+        def getFileSystem(self, _: object) -> SimpleNamespace:
+            return system
+
+    packages = SimpleNamespace(hadoop=SimpleNamespace(fs=SimpleNamespace(Path=JavaPath)))
+    return SimpleNamespace(
+        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop),
+        _jvm=SimpleNamespace(org=SimpleNamespace(apache=packages)),
+    )
 
 
 def judged(
@@ -46,8 +70,9 @@ def judged(
     log = tmp_path / writes_to / "_spark_metadata"
     log.mkdir(parents=True)
     (log / str(sink_at)).touch()
+    sink = NewSink("parquet", str(tmp_path / writes_to))
     found = DriverRestoreEnvironment(lambda _: (), writers=lambda: writers).sink(
-        NewQuery("q", sink=NewSink("parquet", str(tmp_path / writes_to))),
+        NewQuery("q", sink=sink, session=session_with("file:///")),
         offer,
         Recipe((offer.origin,)),
         KEPT,
@@ -149,9 +174,23 @@ HDFS = "hdfs://nn:8020"
 def test_a_path_gets_the_host_of_the_default_file_system(
     path: str, default: str, expected: str
 ) -> None:
-    hadoop = SimpleNamespace(get=lambda _: default)
-    session = SimpleNamespace(_jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop))
-    assert qualified(path, session) == expected
+    assert qualified(path, session_with(default)) == expected
+
+
+def test_a_relative_path_starts_where_hadoop_says() -> None:
+    """In the working directory of the default file system, not in its root."""
+    session = session_with(HDFS, {"out/a": f"{HDFS}/user/me/out/a"})
+    assert qualified("out/a", session) == f"{HDFS}/user/me/out/a"
+    for no_path in ("", "out:a"):
+        assert qualified(no_path, session) == no_path
+
+
+@pytest.mark.parametrize(("saved", "is_same"), [("/out", True), ("out", True), ("/other", False)])
+def test_a_saved_path_is_compared_as_spark_takes_it(saved: str, is_same: bool) -> None:
+    """It is recorded as the program wrote it, without the default file system."""
+    session = session_with(HDFS, {"out": f"{HDFS}/out"})
+    sink = NewSink("delta", f"{HDFS}/out")
+    assert has_path_of({"format": "delta", "path": saved}, sink, session) is is_same
 
 
 def test_a_link_leads_to_the_same_sink(tmp_path: Path) -> None:
@@ -176,6 +215,39 @@ def test_a_planned_batch_of_a_running_job_is_not_replayed(tmp_path: Path) -> Non
         assert plan is not None
         reasons.append(plan.reason)
     assert reasons == ["sink-ahead-state", "sink-has-planned"]
+
+
+@pytest.mark.parametrize(
+    ("wrote", "reason"),
+    [
+        ({"path": "out"}, "sink-has-planned"),
+        ({"path": "another"}, "sink-ahead"),
+        ({"table": "t"}, "sink-has-planned"),  # it may be that place
+        ({}, "sink-has-planned"),
+    ],
+)
+def test_a_planned_batch_is_not_taken_for_one_of_another_place(
+    tmp_path: Path, wrote: dict[str, str], reason: str
+) -> None:
+    checkpoint = CheckpointLikeness(tmp_path / "c").run_to(3)
+    checkpoint.plan(4)
+    job = JobOrigin(
+        *("j", False, (QueryStatus("q", "id", "run", str(checkpoint.root)),)),
+        facts={"q": QueryFacts("run", sink={"format": "parquet", **wrote})},
+        working_directory=str(tmp_path),
+    )
+    (offer,) = open_job(job).by_key.values()
+    (tmp_path / "out/_spark_metadata").mkdir(parents=True)
+    (tmp_path / "out/_spark_metadata/4").touch()
+    plan = DriverRestoreEnvironment(lambda _: ()).sink(
+        NewQuery("q", sink=NewSink("parquet", str(tmp_path / "out"))),
+        offer,
+        Recipe((offer.origin,), states={}),
+        KEPT,
+        None,
+    )
+    assert plan is not None
+    assert plan.reason == reason
 
 
 def test_logs_of_a_running_job_that_are_trimmed_are_no_damage(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from flinkish.driver.plan.analyzed_settings import may_fail, moments_in, names_zone
+from flinkish.driver.plan.analyzed_settings import ansi_mode, may_fail, moments_in, names_zone
 from flinkish.driver.plan.plan_extraction import extract_plan
 from flinkish.driver.plan.setting_dependences import DependenceReader
 from flinkish.operators.state_semantics import (
@@ -50,16 +51,52 @@ def test_moments_in_a_type(type_: str, found: set[str]) -> None:
 
 
 def test_casts_that_may_fail() -> None:
-    risky = [("string", "int"), ("bigint", "int"), ("double", "bigint"), ("int", "decimal(3,0)")]
+    """As Spark 4.3.0 returns null for them, or an error."""
+    risky = [
+        ("string", "int"),
+        ("string", "time(6)"),
+        ("string collate UTF8_LCASE", "int"),
+        ("bigint", "int"),
+        ("double", "bigint"),
+        ("double", "timestamp"),
+        ("int", "decimal(3,0)"),
+        ("timestamp", "decimal(3,0)"),
+        ("array<string>", "array<int>"),
+        ("map<string,decimal(3,1)>", "map<string,decimal(2,1)>"),
+        ("struct<a:int,b:array<string>>", "struct<c:int,b:array<date>>"),
+    ]
     safe = [
         ("int", "bigint"),
         ("string", "interval"),
+        ("string", "string collate UTF8_LCASE"),
         ("int", "string"),
         ("timestamp", "date"),
         ("timestamp", "bigint"),
+        ("array<int>", "array<bigint>"),
+        ("struct<string:int,b:decimal(3,1)>", "struct<int:string,b:decimal(3,1)>"),
+        ("map<string,int>", "string"),
     ]
     assert all(may_fail(*pair) for pair in risky)
     assert not any(may_fail(*pair) for pair in safe)
+
+
+@pytest.mark.parametrize(
+    ("type_", "divisor", "mode"),
+    [
+        ("decimal(38,6)", "0.5", "true"),
+        ("decimal(21,6)", "0.5", None),
+        ("decimal(21,6)", "0.0", "true"),
+        ("double", "0.5", None),
+    ],
+)
+def test_a_quotient_of_most_digits_may_overflow(type_: str, divisor: str, mode: str | None) -> None:
+    constant = SimpleNamespace(foldable=lambda: True, eval=lambda _: divisor)
+    division = SimpleNamespace(
+        children=lambda: SimpleNamespace(apply={1: constant}.get),
+        dataType=lambda: SimpleNamespace(simpleString=lambda: type_),
+        evalMode=lambda: SimpleNamespace(toString=lambda: "ANSI"),
+    )
+    assert ansi_mode("Divide", division) == mode
 
 
 @pytest.fixture(scope="module")

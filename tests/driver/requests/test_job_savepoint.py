@@ -7,13 +7,17 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver.requests.job_savepoint import ENDED, NO_INPUT, left_out
+from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import ConsentNeeded, Corrupt, GivenUp, WrongState
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.requests import LeftOut
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import check_files, open_savepoint
@@ -189,6 +193,21 @@ def test_a_query_without_input_is_left_out_and_named(
     assert refused.outcome is not None
     assert isinstance(refused.outcome.error, ConsentNeeded)
     assert "'c4' of the saved job is not in the savepoint" in str(refused.outcome.error)
+
+
+def test_a_query_that_a_stop_ends_before_its_first_input_is_not_one_that_had_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A restore asks about the one, and not about the other."""
+    monkeypatch.setattr(spark_jvm, "has_ended", lambda _: True)
+    saved, idle, over = (
+        SimpleNamespace(name=name, jsq=None, quiesced=quiesced)
+        for name, quiesced in (("saved", True), ("idle", True), ("over", False))
+    )
+    assert left_out([saved, idle, over], [saved]) == (  # type: ignore[list-item]
+        LeftOut("idle", NO_INPUT, pending=True),
+        LeftOut("over", ENDED),
+    )
 
 
 def removed(directory: Path) -> bool:

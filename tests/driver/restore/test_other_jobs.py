@@ -45,13 +45,15 @@ def add(registry: Registry, letter: str) -> OtherJobs:
 def test_of_two_queries_of_one_program_the_second_is_refused(registry: Registry) -> None:
     job = add(registry, "a")
     job.take("q1", OUT, None, None)
-    with pytest.raises(ConsentNeeded, match="as query 'q1' of the same program") as refused:
+    with pytest.raises(
+        ConsentNeeded, match="the running query 'q1' of the same program writes"
+    ) as refused:
         job.take("q2", OUT, None, None)
     assert refused.value.to_record()["reasons"] == ["sink-in-use"]
     ended = replace(QueryStatus("q1", "i", "r", "/c"), active=False)
     registry.heartbeat("a" * 32, [ended])
     job.take("q2", OUT, None, None)
-    with pytest.raises(ConsentNeeded, match="as query 'q2' of job a "):
+    with pytest.raises(ConsentNeeded, match="query 'q2' of the RUNNING job a "):
         add(registry, "b").take("q", OUT, None, None)
 
 
@@ -60,7 +62,9 @@ def test_of_two_first_runs_in_one_checkpoint_the_second_is_refused(registry: Reg
     """The checkpoint has no query id yet by which they would know of each other."""
     one, other = add(registry, "a"), add(registry, "b")
     one.take("q", KAFKA, None, None, checkpoint="/chk")
-    with pytest.raises(ConsentNeeded, match="in the checkpoint /chk, in which query 'q' of job a "):
+    with pytest.raises(
+        ConsentNeeded, match="the checkpoint /chk, which query 'q' of the RUNNING job a "
+    ):
         other.take("q", KAFKA, None, None, checkpoint="file:///chk/")
     assert other.writers() == [], "nobody writes there"
     one.take("renamed", KAFKA, None, None, checkpoint="/chk")
@@ -82,6 +86,20 @@ def test_a_local_sink_of_another_host(registry: Registry, tmp_path: Path) -> Non
         other.take("q", out, None, None)
     assert "try again a minute after its next batch" in refused.value.hint
     registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=4)])
+    other.take("q", out, None, None)
+
+
+def test_the_first_batch_of_another_host_may_be_for_the_same_directory(
+    registry: Registry, tmp_path: Path
+) -> None:
+    out = NewSink("csv", str(tmp_path))
+    add(registry, "a").take("q", out, None, None)
+    registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
+    registry.heartbeat("a" * 32, [QueryStatus("q", "i", "r", "/c")])
+    other = add(registry, "b")
+    with pytest.raises(ConsentNeeded, match="to which query 'q' of the RUNNING job a"):
+        other.take("q", out, None, None)
+    registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=0)])
     other.take("q", out, None, None)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flinkish.connectors.path_map import NO_MAP
+from flinkish.driver.runtime import file_sink_log
+from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured
+from flinkish.errors import Corrupt, FlinkishError
 from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.jobs import JobState
 from tests.support.driver.in_process_job import InProcessJob
@@ -52,3 +58,36 @@ def test_a_restore_writes_to_another_place_over_two_compactions(
         assert (rows("new"), rows("older")) == ("def", "adef")
     names = {path.name for path in (tmp_path / "new" / "_spark_metadata").glob("[0-9]*")}
     assert names == {"1.compact", "2", "3.compact", "4", "5.compact"}
+
+
+@pytest.mark.parametrize("error", [Corrupt("entry 3 is damaged"), OSError("read-only storage")])
+def test_a_query_whose_log_cannot_be_completed_runs_no_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Spark swallows what is raised at the start of a query."""
+    said: list[str] = []
+
+    @contextmanager
+    def at_start(_session: Any, _name: str, call: Callable[[Any], None]) -> Iterator[None]:
+        yield
+        call("jsq")
+
+    def broken(_: Any) -> None:
+        raise error
+
+    def end(_jvm: Any, jsq: Any) -> None:
+        said.append(f"{jsq} ends")
+
+    def fail(failure: FlinkishError) -> None:
+        said.append(failure.message.rpartition(": ")[2])
+
+    monkeypatch.setattr(file_sink_log, "at_start", at_start)
+    monkeypatch.setattr(file_sink_log, "complete_log", broken)
+    monkeypatch.setattr(spark_jvm, "is_told_to_end", lambda _: False)
+    monkeypatch.setattr(spark_jvm, "end_after_batch", end)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    session = SimpleNamespace(_jvm=None)
+    with file_sink_log.file_sink_log_ready(session, "q", "json", str(tmp_path), NO_MAP, fail):
+        pass
+    assert said == ["jsq ends", str(error).partition("\n")[0]]

@@ -10,15 +10,41 @@ from typing import Any
 
 import pytest
 
+from flinkish.driver.runtime.naming import Names
 from flinkish.registry.jobs import JobState, RequestKind
 from tests.driver.test_gate import rate
 from tests.support.driver.in_process_job import InProcessJob
 
-pytestmark = pytest.mark.spark
-
 NewJob = Callable[..., InProcessJob]
 
 
+@pytest.mark.parametrize("pair", [("orders/eu", "orders eu"), ("a:b", "a_b"), (".q", "q")])
+def test_two_queries_never_share_a_checkpoint(pair: tuple[str, str]) -> None:
+    names = Names("/root")
+    first, second = (names.directory(name, fresh=True) for name in pair)
+    assert first != second
+    assert [names.directory(name, fresh=False) for name in pair] == [first, second]
+
+
+def test_a_query_that_is_started_anew_leaves_the_checkpoint_of_another_alone() -> None:
+    names = Names("/root")
+    assert names.directory("a", fresh=True) == "/root/a"
+    assert names.directory("a-2", fresh=True) == "/root/a-2"
+    assert names.directory("a", fresh=True) == "/root/a-3"
+    assert names.directory("a", fresh=False) == "/root/a-3"
+    assert names.directory("a-3", fresh=True) == "/root/a-3-2"
+
+
+def test_a_resumed_query_keeps_its_checkpoint_from_others() -> None:
+    names = Names("/root")
+    names.resume("a b", "/root/a_b-2")
+    names.resume("own", "/elsewhere/a")
+    assert names.directory("a_b-2", fresh=True) == "/root/a_b-2-2"
+    assert names.directory("a b", fresh=False) == "/root/a_b-2"
+    assert names.directory("a", fresh=True) == "/root/a", "another directory"
+
+
+@pytest.mark.spark
 def test_unnamed_queries_started_in_threads_get_names_of_their_own(
     spark: Any, new_job: NewJob
 ) -> None:
@@ -39,6 +65,7 @@ def test_unnamed_queries_started_in_threads_get_names_of_their_own(
     assert job.wait().state is JobState.CANCELED
 
 
+@pytest.mark.spark
 def test_an_unnamed_query_that_is_retried_is_the_same_query(spark: Any, new_job: NewJob) -> None:
     seen: list[int] = []
 
@@ -64,6 +91,7 @@ def test_an_unnamed_query_that_is_retried_is_the_same_query(spark: Any, new_job:
     assert seen[:3] == [0, 1, 1], "it went on where it was"
 
 
+@pytest.mark.spark
 def test_a_relative_checkpoint_location_is_sparks_to_resolve(
     spark: Any, new_job: NewJob, tmp_path: Path
 ) -> None:

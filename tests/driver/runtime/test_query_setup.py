@@ -10,6 +10,7 @@ import pytest
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
+from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
@@ -62,6 +63,29 @@ def test_unnamed_queries_in_another_order_have_their_own_checkpoints() -> None:
         assert found.location == f"file://{written.removeprefix('file://').rstrip('/')}"
     assert prepare(job, "/chk/clicks").name == "query-2", "started again"
     assert prepare(job, "/chk/new").name == "query-3"
+
+
+def failed(name: str, writer: Any, path: str) -> Any:
+    """An unnamed query of the job that has failed."""
+    facts = WriterFacts(format="parquet", path=path)
+    return SimpleNamespace(name=name, generated_name=True, facts=facts, writer=writer, jsq=None)
+
+
+def test_of_failed_unnamed_queries_each_continues_as_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark_jvm, "error_of", lambda _: "the broker is down")
+    writers = [object(), object()]
+    queries = [failed("query-1", writers[0], "/a"), failed("query-2", writers[1], "/b")]
+    job = Preparer("/root/job", NoPlan(), None, lambda: queries)  # type: ignore[arg-type]
+    new = WriterFacts(format="parquet", path="/c")
+    assert job.name_of(new, SESSION, writers[1]) == "query-2"
+    assert job.name_of(new, SESSION, writers[0]) == "query-1"
+    assert job.name_of(WriterFacts(format="parquet", path="/b"), SESSION, object()) == "query-2"
+    with pytest.raises(ConsentNeeded, match="'query-1', 'query-2'; it may continue any of them"):
+        job.name_of(new, SESSION, object())
+    queries.pop()
+    assert job.name_of(new, SESSION, object()) == "query-1"
 
 
 def test_a_query_without_a_location_takes_no_other_s_checkpoint() -> None:

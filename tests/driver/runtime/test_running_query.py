@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.running_query import (
     RECENT_BATCHES,
+    ManagedQuery,
     SnapshotFacts,
     batch_end,
+    status_of,
     with_batch,
 )
 from flinkish.messages.queries import BatchRun
@@ -82,3 +86,34 @@ def test_a_batch_that_is_run_again_replaces_the_later_ones() -> None:
 def test_a_report_without_a_batch_adds_none(progress: dict[str, Any]) -> None:
     batches = (BatchRun(3, 1.0, 1),)
     assert with_batch(batches, progress) is batches
+
+
+@pytest.mark.parametrize(
+    ("reported", "newest"),
+    [
+        (None, None),
+        (_progress(0), 0),
+        (_progress(0, 0, triggerExecution=3), None),
+        (_progress(8, 0, triggerExecution=3), 7),
+    ],
+    ids=["nothing yet", "first batch", "idle before it", "idle after batch 7"],
+)
+def test_an_idle_query_on_remote_storage_is_at_its_last_batch(
+    reported: dict[str, Any] | None, newest: int | None
+) -> None:
+    """Spark reports an idle trigger under the number of the batch to come."""
+    query = ManagedQuery(
+        name="q",
+        generated_name=False,
+        facts=WriterFacts(),
+        writer=None,
+        begin=lambda: None,
+        handle=SimpleNamespace(_jsq="jsq"),
+        root_uri="s3a://bucket/q",
+        session=None,
+        query_id="id",
+        run_id="r",
+    )
+    look = SimpleNamespace(progress=reported, waits_for_input=True, has_ended=False, error=None)
+    query._run = SimpleNamespace(jsq="jsq", look=lambda: look)  # type: ignore[assignment]
+    assert status_of(query).batch_id == newest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -91,6 +92,24 @@ def test_damaged_sizes(size: bytes, reason: str) -> None:
         decoder.decode(size, 1)
     with pytest.raises((ValueError, IndexError)):
         decoder.decode(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", 2)
+
+
+def test_a_large_block_takes_little_more_memory_than_its_bytes() -> None:
+    decoder = RowDecoder.of([parsed(("a", "binary", False), ("n", "long", False))])
+    assert decoder is not None
+    size = 16 << 20
+    data = encode_long(size) + bytes(size) + b"\xd8\x04"
+    tracemalloc.start()
+    try:
+        [column] = decoder.decode(data, 1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * size
+    assert column.field(1).to_pylist() == [300]
+    assert column.field(0)[0].as_buffer().size == size
+    with pytest.raises(ValueError, match="a number is too long"):
+        decoder.decode(data[:-2] + b"\xff" * 10 + b"\x01", 1)
 
 
 def test_long_strings() -> None:

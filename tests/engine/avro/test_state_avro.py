@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.avro.container import encode_long
+from flinkish.engine.avro import state_avro
 from flinkish.engine.avro.state_avro import (
     BLOCK_ROWS,
     FORMAT_KEY,
@@ -311,7 +312,7 @@ def test_blocks_are_bounded() -> None:
 NESTED = {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": False}]}
 
 
-def test_what_cannot_be_written() -> None:
+def test_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     key = parsed(("id", "long", False), ("s", NESTED, True))
     good = batch_of(key, [1, 2], [None, {"x": 1}])
     assert written(key, None, (good, None))[1] == 2
@@ -329,3 +330,6 @@ def test_what_cannot_be_written() -> None:
         written(key, None, codec="lzma")
     with pytest.raises(ValueError, match="reserved"):
         written(key, None, metadata={"avro.codec": "null"})
+    monkeypatch.setattr(state_avro, "_MAX_BLOCK", 3)  # as much as a reader takes
+    with pytest.raises(CannotEncode, match="2 rows cannot be one block: they take 5 bytes"):
+        written(key, None, (good, None))

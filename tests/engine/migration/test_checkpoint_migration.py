@@ -162,6 +162,34 @@ def test_joins_change_their_format_and_back(tmp_path: Path) -> None:
     assert again.metadata.version == 2
 
 
+def test_an_older_batch_is_continued_by_the_next_with_the_same_data(tmp_path: Path) -> None:
+    recorded = unpack("spark43-hdfs-agg", tmp_path / "recorded")
+    rewrite(recorded, tmp_path / "new", TargetState(), batch=3)
+    logs = {
+        str(path.relative_to(tmp_path / "new"))
+        for name in ("offsets", "commits", "sources")
+        for path in (tmp_path / "new" / name).rglob("*")
+        if path.is_file()
+    }
+    # Batch 4 was planned up to position 4 of the source: later files are not read yet.
+    assert '{"logOffset":4}' in (tmp_path / "new" / "offsets" / "4").read_text()
+    assert logs == {
+        *("offsets/3", "offsets/4", "commits/3"),
+        *("sources/0/2.compact", "sources/0/3", "sources/0/4"),
+    }
+
+
+def test_settings_of_single_operators_are_not_ignored(tmp_path: Path) -> None:
+    recorded = unpack("spark43-rocksdb-dedup", tmp_path / "recorded")
+    for each, why in (
+        ({9: TargetState(ordinal=1)}, "there is no operator 9"),
+        ({0: TargetState(partitions=7)}, "the operator 0 can have an ordinal, changes and a name"),
+    ):
+        with pytest.raises(CannotMigrate, match=why):
+            rewrite(recorded, tmp_path / "new", TargetState(), each=each)
+    assert not (tmp_path / "new").exists()
+
+
 def test_an_operator_gets_another_number(tmp_path: Path) -> None:
     recorded = unpack("spark43-rocksdb-dedup", tmp_path / "recorded")
     rewrite(recorded, tmp_path / "new", TargetState(), each={0: TargetState(ordinal=3)})

@@ -248,6 +248,13 @@ def test_renames() -> None:
     assert taken.apply(batch_of(parsed(("a", "long")), [7])).to_pylist() == [{"z": 7, "a": None}]
 
 
+def test_a_field_has_one_successor_where_case_does_not_count() -> None:
+    writer = parsed(("s", struct_type(("ID", "integer"))))
+    reader = parsed(("s", struct_type(("id", "integer"), ("Id", "integer"))))
+    found = resolve(writer, reader, places=(0,))
+    assert found.apply(batch_of(writer, [{"ID": 1}])).to_pylist() == [{"s": {"id": 1, "Id": None}}]
+
+
 def test_defaults() -> None:
     old = parsed(("s", struct_type(("x", "long"))), ("m", map_type("string", "long")))
     point = struct_type(("p", "long", "required"), ("q", "string"))
@@ -396,6 +403,10 @@ def raising(value: bytes) -> bytes:
     raise ValueError(f"{value!r} is no value")
 
 
+def no_bytes(value: bytes) -> bytes:
+    return len(value)  # type: ignore[return-value]
+
+
 def test_bytes_become_others_by_the_callers_function() -> None:
     inner = struct_type(("a", "binary"), ("b", "binary"))
     writer, reader = parsed(("g", inner), ("n", "long")), parsed(("g", inner), ("n", "long"))
@@ -411,6 +422,8 @@ def test_bytes_become_others_by_the_callers_function() -> None:
     failing = resolve(writer, reader, recodes={"g.a": raising})
     with pytest.raises(CannotEvolve, match=r"g\.a: b'x' is no value"):
         failing.apply(batch)
+    with pytest.raises(CannotEvolve, match=r"g\.a: "):
+        resolve(writer, reader, recodes={"g.a": no_bytes}).apply(batch)
 
 
 @pytest.mark.parametrize("path", ["n", "g", "absent"])

@@ -23,7 +23,7 @@ from flinkish.engine.migration.migration_plan import (
     RowForm,
     StoreMigration,
 )
-from flinkish.engine.migration.migration_planner import TargetState
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.rows.encodings import TIMESTAMP_POSTFIX, split_value
 from flinkish.engine.rows.row_codec import compile_key
 from flinkish.engine.stores.canonical import read_rows
@@ -170,6 +170,24 @@ def test_what_cannot_be(three: Path, four: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(CannotMigrate, match=why):
             rewrite(checkpoint, tmp_path / "new", target_state)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("version", ["3", "4"])
+def test_join_keys_do_not_change_while_rows_are_regrouped(
+    version: str, three: Path, four: Path, tmp_path: Path
+) -> None:
+    source = four if version == "3" else three
+    [operator] = state_of(source).operators
+    [store] = operator.stores
+    changes = {}
+    for family in store.families:
+        first, *rest = family.key["fields"]
+        key = {**family.key, "fields": [{**first, "type": "binary"}, *rest]}
+        places = tuple(range(len(key["fields"])))
+        changes["default", family.name] = FamilyChange(key=key, key_places=places)
+    with pytest.raises(CannotMigrate, match="cannot change together with its state format"):
+        rewrite(source, tmp_path / "new", to(version), each={0: TargetState(changes=changes)})
     assert not (tmp_path / "new").exists()
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from flinkish.checkpoint.format.pins import PIN_MERGE_OPERATOR
+from flinkish.checkpoint.format.pins import PIN_AGGREGATION_FORMAT, PIN_MERGE_OPERATOR
+from flinkish.engine.errors import CannotMigrate
 from flinkish.engine.migration.checkpoint_migration import target_pins
 from flinkish.engine.migration.migration_planner import (
     TargetState,
@@ -12,7 +16,11 @@ from flinkish.engine.migration.migration_planner import (
     for_spark,
     hashes_interval_days,
     list_delimiter,
+    plan_operator,
 )
+from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
+from flinkish.engine.stores.files import LocalDirectory
+from tests.support.checkpoints.recorded import unpack
 
 
 @pytest.mark.parametrize(
@@ -55,3 +63,53 @@ def test_archives_have_the_version_that_spark_reads(
     spark: tuple[int, int] | None, unique_ids: bool, version: int
 ) -> None:
     assert archive_version(spark, unique_ids=unique_ids) == version
+
+
+def values_of_format(
+    version: str, operator: OperatorState, source: Path, name: str | None = None
+) -> list[list[str]]:
+    """The columns of the values of each store in a format of aggregations; before it was another.
+
+    The operator's kind is that of ``name``: no file of Spark 3.5 records it.
+    """
+    pins = {**operator.pins, PIN_AGGREGATION_FORMAT: {"1": "2", "2": "1"}[version]}
+    unnamed = replace(operator, name=None, pins=pins)
+    wanted = TargetState(formats={PIN_AGGREGATION_FORMAT: version}, name=name)
+    move = plan_operator(LocalDirectory(str(source)), unnamed, wanted)
+    families = [family for store in move.stores for family in store.families]
+    return [[field["name"] for field in family.after.value["fields"]] for family in families]
+
+
+def operator_in(source: Path) -> OperatorState:
+    [operator] = read_checkpoint(LocalDirectory(str(source))).operators
+    return operator
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_join_without_a_name_is_no_aggregation(version: str, tmp_path: Path) -> None:
+    source = unpack("spark35-hdfs-join", tmp_path)
+    rows = ["ts", "k", "v", "matched"]
+    found = values_of_format(version, operator_in(source), source)
+    assert found == [["value"], rows, ["value"], rows]
+
+
+def test_a_deduplication_without_a_name_does_not_repeat_its_key(tmp_path: Path) -> None:
+    source = unpack("spark43-rocksdb-dedup", tmp_path)
+    operator = operator_in(source)
+    assert values_of_format("2", operator, source) == [["__dummy__"]]
+    with pytest.raises(CannotMigrate, match="the kind of the operator 0 is unknown"):
+        values_of_format("1", operator, source)
+
+
+def test_an_aggregation_without_a_name_is_known_by_the_key_in_its_values(tmp_path: Path) -> None:
+    source = unpack("spark35-rocksdb-agg", tmp_path)
+    operator = operator_in(source)
+    [[*columns]] = values_of_format("1", operator, source, "stateStoreSave")
+    [store] = operator.stores
+    [family] = store.families
+    keys = [field["name"] for field in family.key["fields"]]
+    assert columns == [*keys, *(field["name"] for field in family.value["fields"])]
+    repeated = [*family.key["fields"], *family.value["fields"]]
+    one = replace(family, value={**family.value, "fields": repeated})
+    first = replace(operator, stores=(replace(store, families=(one,)),))
+    assert values_of_format("2", first, source) == [columns[len(keys) :]]

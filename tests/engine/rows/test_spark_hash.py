@@ -174,6 +174,7 @@ def of(data_type: Any, metadata: dict[str, Any] | None = None) -> dict[str, Any]
             "collation icu.UNICODE_CI",
         ),
         (of(of("string", {"__COLLATIONS": {"k": "spark.UTF8_BINARY_RTRIM"}})), "RTRIM"),
+        (of("string", {"__COLLATIONS": "x"}), "the collations 'x'"),
         (of("string collate UTF8_LCASE"), "collation UTF8_LCASE"),
         (of({"type": "array", "elementType": "variant"}), "a variant"),
         (of({"type": "map", "keyType": "string", "valueType": of("variant")}), "a variant"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import rocksdict
@@ -24,6 +26,7 @@ from flinkish.engine.errors import LostRows, StateFormatError
 from flinkish.engine.migration.direct_tasks import SortedRun, write_sorted
 from flinkish.engine.migration.migration_planner import TargetState, plan_operator
 from flinkish.engine.migration.row_blocks import digest_rows
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.stores import native
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.files import LocalDirectory
@@ -170,6 +173,31 @@ def test_families_are_read_one_by_one(name: str, functions: Any, tmp_path: Path)
             rows = zip(block.keys, block.values, strict=True)
             expected.setdefault(block.family, []).extend(rows)
         assert ours == expected
+
+
+def test_functions_are_called_with_the_parameters_that_they_have() -> None:
+    """ctypes cannot know: one parameter too few writes over memory of others."""
+    found = re.findall(r"^(?:[\w ]+\*?)\b(rows_\w+)\(([^)]*)\) \{", SOURCE.read_text(), re.M)
+    counts = {name: 0 if text == "void" else len(text.split(",")) for name, text in found}
+    expected = {name: len(parameters) for name, (_, parameters) in native._SIGNATURES.items()}
+    assert counts == {**expected, "rows_version": 0}
+
+
+@pytest.mark.deep
+def test_rows_of_many_partitions(functions: Any, tmp_path: Path) -> None:
+    keys = Binaries.of([b"a", b"b", b"c"])
+    files = native.Files(functions, 1_000)
+    for partition in (0, 200, 999):
+        files.open(partition, str(tmp_path / f"{partition}.sst"))
+    files.put(keys, keys, np.array([0, 200, 999]))
+    for partition in (0, 200, 999):
+        files.finish(partition)
+        assert (tmp_path / f"{partition}.sst").stat().st_size > 0
+    files.open(999, str(tmp_path / "again.sst"))
+    backwards = Binaries.of([b"c", b"b", b"a"])
+    with pytest.raises(NativeError, match="ascending order"):
+        files.put(backwards, keys, np.full(3, 999))
+    files.close()
 
 
 @pytest.mark.deep

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from flinkish.checkpoint.format.names import ROCKSDB
+from flinkish.checkpoint.format.names import HDFS, ROCKSDB
+from flinkish.engine.errors import StateFormatError
 from flinkish.engine.stores.records import MERGE, PUT, REMOVE, Change
-from flinkish.engine.stores.rocksdb_store import open_rocksdb_store
+from flinkish.engine.stores.rocksdb_store import _bring, open_rocksdb_store
+from flinkish.errors import StorageError
 from tests.support.engine.handwritten_state import END, lz4, store, utf
+from tests.support.engine.handwritten_state import rows as stored
 
 
 def changelog(changes: Sequence[Change]) -> bytes:
@@ -26,6 +32,33 @@ def rows(*changelogs: Sequence[Change]) -> dict[bytes, bytes]:
     contents = {f"{n}.changelog": changelog(c) for n, c in enumerate(changelogs, start=1)}
     with open_rocksdb_store(store(contents, len(contents), ROCKSDB)) as opened:
         return dict(opened.rows())
+
+
+class _Broken(io.BytesIO):
+    """A remote file whose connection breaks while it is read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise OSError("Connection reset by peer")
+
+
+@pytest.mark.parametrize("name", ["1.changelog", "1.delta"])
+@pytest.mark.parametrize("sidecar", [False, True])
+def test_a_read_that_is_refused_names_the_file_that_was_read(name: str, sidecar: bool) -> None:
+    backend = ROCKSDB if name == "1.changelog" else HDFS
+    crc = {f"{name}.crc": b'{"algorithm":"CRC32C","value":1,"mainFileSize":1}'} if sidecar else {}
+    files = store({name: b"", **crc}, 1, backend)
+
+    def opened(asked: str) -> io.BytesIO:
+        return _Broken() if asked == name else io.BytesIO(crc[asked])
+
+    with pytest.raises(StorageError, match=f"^cannot read {name}: Connection reset by peer$"):
+        stored(replace(files, open=opened))
+
+
+def test_a_shared_file_that_is_longer_than_recorded_gets_no_false_size(tmp_path: Path) -> None:
+    files = store({"SSTs/a.sst": b"x" * 5000}, 1, ROCKSDB)
+    with pytest.raises(StateFormatError, match="has more than 10 bytes where the snapshot says 10"):
+        _bring(files, "SSTs/a.sst", str(tmp_path / "a.sst"), 10)
 
 
 @pytest.mark.parametrize(

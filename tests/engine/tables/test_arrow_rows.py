@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from flinkish.engine.errors import CannotMigrate
+from flinkish.checkpoint.format.names import CANONICAL
+from flinkish.engine.errors import CannotMigrate, LostRows
+from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.tables.arrow_rows import arrow_rows
 from flinkish.engine.tables.bootstrap_state import write_rows
 from flinkish.engine.tables.decoding import plain_rows
 from flinkish.engine.tables.frames import find_table, read_table, state_tables
+from tests.engine.migration.test_checkpoint_migration import rewrite
 from tests.engine.tables.test_frames import operator_of, rows
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 
@@ -34,6 +38,7 @@ VALUES: list[tuple[Any, list[Any], list[Any]]] = [
         [datetime.datetime(2024, 2, 29, 1, 2, 3, 4, UTC)],
         [datetime.datetime(2024, 2, 29, 1, 2, 3, 4, UTC)],
     ),
+    (pa.timestamp("us", "UTC"), [-(2**63), None, 1 - 2**63], []),
     (pa.timestamp("us"), [datetime.datetime(1969, 12, 31, 23)], ["1969-12-31T23:00"]),
     (pa.time64("ns"), [datetime.time(23, 59, 59, 5)], ["23:59:59.000005"]),
     (pa.duration("us"), [datetime.timedelta(days=-1)], [-86_400_000_000]),
@@ -105,12 +110,18 @@ def test_a_row_of_another_form_is_named(key: Any, value: Any, message: str) -> N
         (pa.duration("us"), 0.5, "a number must be an integer"),
         *(
             (pa.decimal128(9, 2), each, "at most 2 digits after the point")
-            for each in ("1.505", "1e-3", "NaN", decimal.Decimal("1.505"))
+            for each in ("1.505", "1e-3", decimal.Decimal("1.505"))
         ),
-        *((pa.decimal128(9, 2), text, "give it like 12.5") for text in ("", "1_0", " 1", "a")),
+        *((pa.decimal128(9, 2), each, "give a finite number") for each in ("NaN", "-Infinity")),
+        *(
+            (pa.decimal128(9, 2), text, "give it like 12.5")
+            for text in ("", "1_0", " 1", "a", "1.2.3", ".")
+        ),
+        (pa.float64(), "1.2.3", "give it like 12.5"),
         (pa.float64(), True, "give a number"),
         (pa.float64(), "1_0", "give it like 12.5"),
         (pa.float32(), 1e300, "out of range"),
+        *((kind, "-1e400", "out of range") for kind in (pa.float32(), pa.float64())),
         (pa.binary(), "a", "give it in base64"),
         *((pa.list_(pa.string()), each, "which is no list") for each in ("ab", {"a": 1}, b"a", 1)),
         *(
@@ -118,6 +129,11 @@ def test_a_row_of_another_form_is_named(key: Any, value: Any, message: str) -> N
             for each in ([{"value": 1}], [{"key": "a"}], ["ab"], "ab", 1)
         ),
         (pa.map_(pa.string(), pa.int64()), {None: 1}, "null"),
+        (
+            pa.map_(pa.struct([("a", pa.int8())]), pa.int64()),
+            [{"key": {"a": 1}, "value": 1}, {"key": {"a": 1}, "value": 2}],
+            "each key of a map once",
+        ),
         (pa.struct([("a", pa.int8()), ("a", pa.int8())]), {"a": 1}, "fields of the same name"),
     ],
 )
@@ -193,8 +209,20 @@ def test_states_that_are_not_given_stay(tmp_path: Path) -> None:
     assert [{"key": r["key"], "value": r["value"]} for r in after.pop("count")] == one
     del before["count"]
     assert after == before
-    with pytest.raises(CannotMigrate, match=r"'values' cannot be without .rowCounter_values"):
+    with pytest.raises(CannotMigrate, match=r"'values' needs .rowCounter_values"):
         rewritten(checkpoint, tmp_path / "other", {"values": []})
+
+
+def test_states_of_canonical_files_may_have_the_same_key(tmp_path: Path) -> None:
+    recorded = unpack("spark43-rocksdb-tws", tmp_path)
+    rewrite(recorded, tmp_path / "avro", TargetState(backend=CANONICAL))
+    before = plain_state(tmp_path / "avro")
+    keys = [{json.dumps(row["key"]) for row in before[name]} for name in ("values", "count")]
+    assert keys[0] & keys[1]
+    assert rewritten(tmp_path / "avro", tmp_path / "new", {"count": before["count"]}) == before
+    repeated = [*before["count"], before["count"][0]]
+    with pytest.raises(LostRows, match="repeat"):
+        rewritten(tmp_path / "avro", tmp_path / "newer", {"count": repeated})
 
 
 def test_no_rows_are_an_empty_state(tmp_path: Path) -> None:

@@ -14,7 +14,13 @@ import pytest
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.engine.errors import CannotMigrate, LostRows, MissingStateFile, StateFormatError
+from flinkish.engine.errors import (
+    CannotMigrate,
+    EngineError,
+    LostRows,
+    MissingStateFile,
+    StateFormatError,
+)
 from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.rows.row_bytes import CannotEncode
@@ -368,5 +374,8 @@ def test_the_engines_errors_inside_of_sparks() -> None:
     assert type(other) is StateFormatError
     assert other.offset is None
     refused = error_in(RuntimeError("flinkish.engine.rows.row_bytes.CannotEncode: a key is null"))
-    assert str(refused) == "a key is null"
+    assert (type(refused), str(refused)) == (CannotEncode, "a key is null")
+    for name in ("engine.errors.LostRows", "engine.migration.evolution_steps.CannotEvolve"):
+        assert type(error_in(RuntimeError(f"flinkish.{name}: x"))).__name__ == name.split(".")[-1]
+    assert type(error_in(RuntimeError("flinkish.engine.rows.x.Other: x"))) is EngineError
     assert error_in(RuntimeError("something else")) is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.cut import read_cut
-from flinkish.errors import SavepointNotFound
+from flinkish.errors import SavepointNotFound, UsageError
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.origin.restore_origin import adopt_cuts
 from flinkish.restore.recipe import OriginCheckpoint, Recipe
@@ -56,3 +56,15 @@ def test_the_flows_of_a_pipeline(tmp_path: Path) -> None:
     one = {"spark_catalog.default.counts": 2}
     for path in (table / "counts", table / "counts" / "10"):
         assert {k: c.batch_id for k, c in adopt_cuts(str(path)).items()} == one
+
+
+def test_none_of_two_checkpoints_of_one_flow_is_chosen(tmp_path: Path) -> None:
+    """A flow that was moved to another table: its old checkpoint stays beside the new one."""
+    schema = tmp_path / "_checkpoints/spark_catalog/default"
+    old, new = (
+        CheckpointLikeness(schema / table / "flow/0").run_to(batch).root
+        for table, batch in (("t1", 1), ("t2", 3))
+    )
+    with pytest.raises(UsageError, match=f"flow spark_catalog.default.flow: {old} and {new}"):
+        adopt_cuts(str(tmp_path))
+    assert [cut.batch_id for cut in adopt_cuts(str(new)).values()] == [3]

@@ -219,3 +219,12 @@ def test_decide_query_id(
     identity = decide_query_id(batch, runs, fork=fork)
     assert identity.keep is keep
     assert word in identity.reason
+
+
+def test_a_query_that_cannot_be_read_has_no_part_in_the_reset_of_anothers_source() -> None:
+    saved = (saved_query(key="p"), saved_query(key="q"))
+    unread = NewQuery("q", None, None)
+    assert plan_query(unread, saved, (), reset=["p/0"]).base is saved[1]
+    for name in ("q/0", "0"):
+        with pytest.raises(Incompatible, match="none of its sources can be reset"):
+            plan_query(unread, saved, (), reset=["p/0", name])

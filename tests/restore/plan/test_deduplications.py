@@ -67,8 +67,20 @@ def test_keys_expire_two_delays_after_the_watermark() -> None:
     assert evolved.begins == {0: (NOON_MS + 4 * HOUR_MS) * 1000}
     refusal = ask([found], ())
     assert refusal is not None
+    assert "a delay above 7200 s before or the query has several watermarks" in refusal.message
     assert refusal.code == 5
     assert ask([found], ["seen"]) is None
+
+
+@pytest.mark.parametrize(("before", "hours"), [(5 * HOUR_MS, 7), (HOUR_MS, 4), ("x", 4)])
+def test_keys_outlive_the_delay_that_the_watermark_had(before: object, hours: int) -> None:
+    taken = saved(FOR_EVER, "k string, ts timestamp")
+    schema = struct("k string, ts timestamp")
+    schema["fields"][1]["metadata"] = {WATERMARK_DELAY: before}
+    taken = changed(taken, stores=stores(FOR_EVER, schema))
+    found = judged(taken, starting(WITHIN, "k string, ts timestamp"))
+    assert found.evolution is not None
+    assert found.evolution["default"].begins == {0: (NOON_MS + hours * HOUR_MS) * 1000}
 
 
 @pytest.mark.parametrize("watermark_ms", [None, 0])

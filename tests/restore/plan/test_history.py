@@ -120,3 +120,16 @@ def test_a_planned_batch_is_run_again() -> None:
         "query 'q' writes with foreachBatch: batch 8, which had been started when the savepoint "
         "was taken, runs again with the same input and the same history batch"
     )
+
+
+@pytest.mark.parametrize("runs", [(), (ENDED,)])
+def test_a_batch_that_had_been_started_and_gets_other_input_is_told(
+    runs: tuple[OtherRun, ...],
+) -> None:
+    found = check(runs, Replay(planned=True))
+    assert found.outcome is RestoreOutcome.NOTE
+    assert "batch 8, which had been started when the savepoint was taken, is not" in found.text
+    assert "its input may be processed again" in found.text
+    told = check((replace(ENDED, begun_batch=8),), Replay(planned=True))
+    assert "the input of up to 1 batch after batch 7 that another run" in told.text
+    assert "had been started when" not in told.text, "once is enough"

@@ -19,7 +19,15 @@ from flinkish.restore.plan.judging import (
     refuse,
 )
 from tests.restore.plan.test_schema_compatibility import columns, struct
-from tests.support.restore.query_builders import AGG, DEDUP, changed, new, old, saved_query
+from tests.support.restore.query_builders import (
+    AGG,
+    DEDUP,
+    Operator,
+    changed,
+    new,
+    old,
+    saved_query,
+)
 
 
 def _stores(value: str) -> tuple[StoreInfo, ...]:
@@ -39,6 +47,16 @@ def saved(value: str = "a long", *sums: str, ordinal: int = 0, query: str = "q")
 def starting(value: str = "a long", *sums: str, ordinal: int = 0) -> NewOperator:
     operator = new("agg", ordinal, AGG)
     return changed(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
+
+
+def without_keys(operator: Operator) -> Operator:
+    """Global limits have a void key, session windows without other keys only their start."""
+    stores = (
+        StoreInfo("default", struct(""), struct("a long")),
+        StoreInfo("limit", struct("key void"), struct("count long")),
+        StoreInfo("session", struct("sessionStartTime timestamp"), struct("a long")),
+    )
+    return changed(operator, stores=stores)
 
 
 ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
@@ -76,9 +94,16 @@ CASES: dict[
     ),
     "as many partitions": (starting(), saved(), BASE, 2, "as-is same-state"),
     "more partitions": (starting(), saved(), BASE, 4, "rescale partitions-changed"),
-    "one partition is nobody's choice": (
+    "one partition of keys": (
         starting(),
         changed(saved(), partitions=1),
+        BASE,
+        4,
+        "rescale partitions-changed",
+    ),
+    "one partition without keys is nobody's choice": (
+        without_keys(starting()),
+        without_keys(changed(saved(), partitions=1)),
         BASE,
         4,
         "as-is same-state",
@@ -247,3 +272,24 @@ def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() ->
         "a savepoint of the unchanged program, taken with this flinkish, records it"
         in refused.message
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("transformWithStateInPandasExec", "n long"),  # nothing else changes
+        ("applyInPandasWithState", "n long, m long"),
+    ],
+)
+def test_a_key_that_may_be_null_gets_its_schema_where_the_state_is_rewritten(
+    kind: str, value: str
+) -> None:
+    strict = StoreInfo("default", struct("k long!"), struct("n long"))
+    wide = StoreInfo("default", struct("k long"), struct(value))
+    taken = changed(old("x", kind=kind), stores=(strict,))
+    plan = judge_operator(changed(new("x", kind=kind), stores=(wide,)), taken, saved_query(taken))
+    assert plan.verdict is StateVerdict.MIGRATE
+    assert plan.evolution is not None
+    evolved = plan.evolution["default"]
+    assert (evolved.key, evolved.key_places) == (struct("k long"), (0,))
+    assert evolved.value == (struct(value) if value != "n long" else None)

@@ -82,7 +82,7 @@ def test_nobody_knows_while_a_job_goes_on() -> None:
     found = judge_repeats("q", "kafka", "kafka", 7, runs, planned=False)
     assert found is not None
     assert (found.outcome, found.batches) == (RestoreOutcome.WARNING, None)
-    assert "job j1, which is RUNNING" in found.text
+    assert "all that job j1 (RUNNING) writes" in found.text
 
 
 def test_other_sinks() -> None:

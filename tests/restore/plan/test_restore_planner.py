@@ -20,8 +20,12 @@ from flinkish.messages.plan import (
     HistoryShift,
     Move,
     OperatorOrigin,
+    OperatorRow,
+    QueryRow,
+    Refusal,
     RestoreOutcome,
     RestorePlan,
+    SinkRow,
     StateVerdict,
 )
 from flinkish.messages.restore_options import RestoreOptions
@@ -45,7 +49,7 @@ from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks, with_earlier
 from flinkish.restore.plan.history import HistoryPlan
 from flinkish.restore.plan.non_restored_state import taken_before
-from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
+from flinkish.restore.plan.plan_text import findings, plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import PlanningSettings, StateRewrite
 from flinkish.restore.plan.restore_planner import RestorePlanner
@@ -670,3 +674,60 @@ def test_what_cannot_be_made_is_refused_before_a_consent_is_asked_for(
     plan = planner_of(saved_query(old("sums")), facts=facts).plan(starting(new("sums")), {})
     assert plan.refusal is cannot
     assert plan.recipe is None
+
+
+@pytest.mark.parametrize("verdict", ["migrate", "rescale"])
+def test_a_refusal_is_told_where_no_row_explains_it(verdict: str) -> None:
+    why = Refusal("the savepoint is canonical", "convert it", "incompatible")
+    rewritten = OperatorRow("q", "x", verdict=verdict, reason="r", text="t", advice="omit -p")
+    sink = SinkRow("q", "parquet", "/out", verdict="unreadable", reason="s", advice="look")
+    plan = RestorePlan(
+        *("incompatible", 4),
+        queries=(QueryRow("q", "incompatible", refusal=why),),
+        operators=(rewritten,),
+        sinks=(sink,),
+    )
+    told = ["query 'q': the savepoint is canonical", "  convert it"]
+    assert plan_lines(plan)[-2:] == told
+    stuck = replace(plan, operators=(replace(rewritten, verdict="incompatible"),))
+    assert not any("canonical" in line for line in plan_lines(stuck)), "its row explains it"
+
+
+def test_a_consent_that_a_check_asks_for_is_told_once() -> None:
+    why = Refusal("query 'q': rows are left out", "agree", "consent-needed")
+    check = Check("left-out", RestoreOutcome.CONSENT, "rows are left out", "agree", query="q")
+    query = QueryRow("q", "consent-needed", refusal=why)
+    plan = RestorePlan("consent-needed", 5, queries=(query,), checks=(check,))
+    assert sum("rows are left out" in line for line in plan_lines(plan)) == 1
+
+
+def test_what_one_query_needs_has_not_the_outcome_of_another() -> None:
+    rows = (
+        OperatorRow("q", "x", verdict="migrate", reason="gained", advice="let it be rewritten"),
+        OperatorRow("r", "y", verdict="incompatible", reason="lost", advice="keep it"),
+        OperatorRow("r", "z", verdict="dropped", reason="gone", advice="use -n"),
+    )
+    queries = (QueryRow("q"), QueryRow("r", "incompatible", refusal=Refusal("", "", "")))
+    plan = RestorePlan("incompatible", 4, queries=queries, operators=rows)
+    assert [(each.reason, each.outcome.value) for each in findings(plan)] == [
+        ("gained", "warning"),
+        ("lost", "incompatible"),
+        ("gone", "consent-needed"),
+    ]
+
+
+def test_state_of_a_plain_checkpoint_is_not_called_dropped_when_its_query_is_refused() -> None:
+    unnamed = old("x", named=False, ids=False, query=None)
+    planner = planner_of(saved_query(unnamed, key=None, sources=None))
+    assert planner.plan(starting(new("a"), new("b", 1)), {}).refusal is not None
+    assert planner.restore_plan(complete=True).operators == ()
+
+
+def test_state_of_a_plain_checkpoint_that_nobody_takes_has_no_name_and_needs_none() -> None:
+    unnamed = old("x", named=False, ids=False, query=None)
+    planner = planner_of(saved_query(unnamed, key=None, sources=None))
+    plan = planner.restore_plan(complete=True)
+    (row,) = plan.operators
+    assert (row.verdict, row.advice) == ("dropped", "use -n to drop it")
+    assert plan_rows(plan)[0][0] == "-"
+    assert planner.non_restored().error().hint.startswith("use -n")

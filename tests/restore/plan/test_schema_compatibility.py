@@ -95,7 +95,9 @@ def found(kind: str, old: State, new: State, *, known: bool = True) -> list[tupl
     return [(c.verdict.value, c.reason) for c in compare(kind, old, new, known=known)]
 
 
-def sums(*of: str, value: str = "", key: str = "k string", keys: Sequence[str] = ("k",)) -> State:
+def sums(
+    *of: str, value: str = "", key: Fields = "k string", keys: Sequence[str] = ("k",)
+) -> State:
     """An aggregation's state: one long for each aggregate."""
     buffers = value or ", ".join(f"b{i} long" for i, _ in enumerate(of))
     return State(key, buffers, keys, of)
@@ -246,6 +248,21 @@ NESTED: dict[str, tuple[Fields, Fields, list[tuple[str, str]]]] = {
         {"s": {"type": "array", "elementType": "long", "containsNull": True}},
         [("as-is", "nullability-widened")],
     ),
+    "column becomes an array": (
+        "a long",
+        {"a": {"type": "array", "elementType": "long", "containsNull": True}},
+        [("incompatible", "type-changed")],
+    ),
+    "field becomes a struct": (
+        {"s": struct("a long")},
+        {"s": struct({"a": struct("b long")})},
+        [("incompatible", "type-changed")],
+    ),
+    "struct becomes a map": (
+        {"s": struct("a long")},
+        {"s": {"type": "map", "keyType": "string", "valueType": "long"}},
+        [("incompatible", "type-changed")],
+    ),
     "keys of a map are not promoted": (
         {"s": {"type": "map", "keyType": "integer", "valueType": "integer"}},
         {"s": {"type": "map", "keyType": "long", "valueType": "long"}},
@@ -258,6 +275,14 @@ NESTED: dict[str, tuple[Fields, Fields, list[tuple[str, str]]]] = {
 def test_nested_types(case: str) -> None:
     before, after, expected = NESTED[case]
     assert found(FUNCTION, State(value=before), State(value=after)) == expected
+
+
+def test_a_key_that_becomes_nested_is_another_type() -> None:
+    nested = State(key={"k": struct("a long")})
+    assert found(FUNCTION, State(key="k long"), nested) == [("incompatible", "type-changed")]
+    one = sums("sum(v)", key="k integer")
+    grouped = replace(one, key={"k": struct("a long")})
+    assert found(AGG, one, grouped) == [("incompatible", "type-changed")]
 
 
 def test_a_field_of_a_state_type_has_no_origin_so_a_new_name_is_a_new_field() -> None:

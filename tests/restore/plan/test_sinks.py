@@ -40,6 +40,8 @@ STATE: dict[str, bool] = {"stateful": True}
 PLANNED: dict[str, bool] = {"replays_planned": True}
 #: The query was killed after its sink had the batch, and the state of that is there.
 KEPT: dict[str, bool] = {**PLANNED, "has_planned_state": True}
+#: Its program writes to another place than before, where others have written.
+MOVED: dict[str, bool] = {**PLANNED, "writes_elsewhere": True}
 #: The job went on after the savepoint, so that the query gets a new id.
 BACK: dict[str, bool] = {"keeps_query_id": False, "goes_back": True}
 FORK: dict[str, bool] = {"keeps_query_id": False}
@@ -65,6 +67,10 @@ CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     (ICEBERG, at(7, **STATE, **PLANNED), "rebase", "rebase", "sink-ahead", 8),
     (FILE, at(7, **PLANNED), None, "ahead", "sink-ahead", None),
     (FILE, at(7, **PLANNED), "rebase", "rebase", "sink-ahead", 8),
+    (FILE, at(8, **MOVED), None, "ahead", "sink-ahead", None),
+    (FILE, at(8, **STATE, **KEPT, writes_elsewhere=True), None, "ahead", "sink-ahead-state", None),
+    (FILE, at(7, **MOVED), "rebase", "rebase", "sink-ahead", 9),
+    (DELTA, at(8, **MOVED), None, "as-is", "sink-has-planned", None),
     (FILE, at(7), "rebase", "rebase", "sink-ahead", 9),
     (FILE, at(7, **STATE), "rebase", "rebase", "sink-ahead", 9),
     (FILE, at(7, **PLANNED), "accept", "accept", "sink-ahead", None),
@@ -137,9 +143,27 @@ def test_each_choice_that_is_offered_works(case: tuple[Any, ...]) -> None:
 
 
 def test_a_sink_that_cannot_go_back_says_why() -> None:
-    assert "a parquet sink has no versions" in judge_sink(FILE, at(7), "rollback").text
+    assert "the format parquet keeps no versions" in judge_sink(FILE, at(7), "rollback").text
     assert "others have written to it" in judge_sink(SHARED, at(7), "rollback").text
     assert "still writes to it" in judge_sink(DELTA, at(7, **USED), "rollback").text
+
+
+@pytest.mark.parametrize(
+    ("sink", "query", "choice"),
+    [
+        (UNDONE_DELTA, at(7, **STATE), "rebase"),  # it skips batches that were undone
+        (UNDONE_DELTA, at(9, **STATE), "accept"),
+        (FOLLOWED, at(9, **STATE), "accept"),
+    ],
+)
+def test_a_table_with_rows_of_others_that_cannot_go_back_may_be_taken_as_it_is(
+    sink: SinkStatus, query: Continuation, choice: Any
+) -> None:
+    stuck = replace(sink, rollback=RollbackTarget(None, why="others have written to it since"))
+    plan = judge_sink(stuck, query, "rollback")
+    assert (plan.reason, plan.permit) == ("sink-cannot-go-back", (choice,))
+    assert f"--sink-ahead {choice} continues with the table as it is" in plan.advice
+    assert not judge_sink(stuck, query, choice).blocks
 
 
 def test_what_a_rollback_undoes_is_said() -> None:
@@ -152,6 +176,14 @@ def test_what_a_rollback_undoes_is_said() -> None:
 def test_an_unreadable_sink_is_said_and_does_not_block() -> None:
     plan = judge_sink(SinkStatus("orc", "x://out", unreadable="gone"), at(5, **STATE))
     assert (plan.verdict, plan.blocks, plan.newest_batch) == ("unreadable", False, None)
+    assert "--sink-ahead" not in plan.text + plan.advice, "no choice has an effect"
+
+
+@pytest.mark.parametrize("mode", ["rebase", "accept"])
+def test_a_choice_for_an_unreadable_sink_is_said_to_have_no_effect(mode: Any) -> None:
+    plan = judge_sink(SinkStatus("orc", "x://out", unreadable="gone"), at(5, **STATE), mode)
+    assert (plan.verdict, plan.rebase_to) == ("unreadable", None)
+    assert f"--sink-ahead {mode} has no effect on it" in plan.text
 
 
 def test_an_unreadable_table_that_is_to_go_back_blocks() -> None:
@@ -159,4 +191,5 @@ def test_an_unreadable_table_that_is_to_go_back_blocks() -> None:
     plan = judge_sink(table, at(5, **STATE), "rollback")
     assert (plan.blocks, plan.reason, plan.permit) == (True, "sink-cannot-go-back", ("rebase",))
     assert "no classes" in plan.text
+    assert "writes it all again" not in plan.advice
     assert not judge_sink(table, at(5, **STATE), "rebase").blocks

@@ -19,7 +19,15 @@ from flinkish.restore.plan.source_matching import (
     match_sources,
     reset_entries,
 )
-from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
+from tests.support.restore.query_builders import (
+    id_of,
+    new,
+    old,
+    reads,
+    saved_query,
+    source,
+    starting,
+)
 
 A, B = "FileSource[/a]", "FileSource[/b]"
 
@@ -141,6 +149,15 @@ def test_a_renamed_source_is_found_through_the_uid_map() -> None:
     saved = saved_query(sources=(source(A, 0, uid="a"), source(B, 1, uid="b")))
     program = starting(sources=(reads("rate[]", 0, uid="new"), reads(A, 1, uid="a")))
     assert entries(positions(program, saved, new="b")) == [("q", 1), ("q", 0)]
+
+
+def test_a_source_of_a_query_with_another_name_is_found_through_the_uid_map_or_its_hash() -> None:
+    saved = saved_query(key="p", sources=(source(A, 0, query="p", uid="s"),))
+    renamed = reads(B, 0, uid="t")
+    assert entries(positions(starting(sources=(renamed,)), saved, t="s")) == [("p", 0)]
+    by_hash = replace(reads(B, 0), lookup_ids=(id_of("s"), id_of("its place")))
+    assert entries(positions(starting(sources=(by_hash,)), saved)) == [("p", 0)]
+    assert positions(starting(sources=(renamed,)), saved) == SourceMatches()
 
 
 def test_a_name_of_sparks_is_one_of_its_query() -> None:

@@ -64,7 +64,7 @@ def test_a_renamed_source_is_told_how_to_keep_its_position() -> None:
     assert verdicts([fresh, dropped]) == [FRESH, DROPPED]
     assert dropped.advice.startswith(
         "if the source was renamed, resume from its position: --uid-map 'orders=all sales'; or "
-        "read it again"
+        "keep reading it in the program"
     )
 
 

@@ -167,6 +167,7 @@ ENDED = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc).timestamp()
         (AWAY, 9, None, False),
         (replace(AWAY, last_batch_end=None), 9, ENDED - 100.0, False),
         (replace(AWAY, last_batch=None), 4, ENDED - 100.0, False),
+        (replace(AWAY, last_batch=None), None, None, False),  # its first batch may be running
         (replace(AWAY, elsewhere=False), 4, ENDED, False),
         (replace(AWAY, place="s3://b/out"), 4, ENDED, False),
         (replace(AWAY, is_table=True), 4, ENDED, False),
@@ -177,6 +178,7 @@ def test_a_local_path_of_another_host(
 ) -> None:
     sink = replace(FILES, newest_batch=newest, written=written)
     assert is_another_directory(writer, sink) is is_another
+    assert not is_another_directory(writer, replace(sink, newest_batch=None, unreadable="denied"))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,8 @@ def test_a_local_path_of_another_host(
         (WRITER, (), "rebase", 3, True),
         (replace(WRITER, place="/other"), (), None, 3, False),
         (replace(WRITER, elsewhere=True), (), None, 3, True),
-        (replace(WRITER, elsewhere=True), (), None, None, False),
+        (replace(WRITER, elsewhere=True), (), None, None, True),
+        (AWAY, (), None, None, False),
         (replace(WRITER, is_table=True), (), None, 3, False),  # pipelines may share a table
         (replace(WRITER, is_table=True), ("b" * 32,), None, 3, True),
         (replace(WRITER, is_table=True), ("b" * 32,), "rebase", 3, False),
@@ -202,3 +205,17 @@ def test_writers(
         assert "job orig" in plan.text
         assert "flinkish stop bbbb" in plan.advice
         assert ("another directory on its host" in plan.advice) is writer.elsewhere
+
+
+def test_commands_in_advice_quote_names_and_paths() -> None:
+    begins = replace(OWN, checkpoint="/my ckpt")
+    refused = judge_start(begins, replace(FILES, newest_batch=9), stands=replace(AHEAD, name="a b"))
+    assert isinstance(refused, ConsentNeeded)
+    assert "flinkish run --name 'a b' --resume" in refused.hint
+    assert "-s '/my ckpt' --sink-ahead rebase" in refused.hint
+
+
+def test_a_batch_that_is_only_planned_is_not_resumed_after() -> None:
+    begins = Beginning("q", checkpoint="/own", planned=0)
+    assert begins.describe() == "query 'q' would start with batch 0 again, as planned in /own"
+    assert OWN.describe() == "query 'q' would resume after batch 4 of /own"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
-from flinkish.errors import Corrupt, SavepointNotFound
+from flinkish.errors import Corrupt, SavepointNotFound, StorageError
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import read_paths
 from flinkish.savepoint.directory.dispose import dispose, release_holder, unknown_users
@@ -180,3 +181,52 @@ def test_a_copy_outlives_its_original_whose_files_another_holds(tmp_path: Path) 
     dispose(first)
     dispose(second)
     check_files(open_savepoint(str(tmp_path / "nightly")), FULL)
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "savepoints"])
+def test_one_disposed_of_by_a_link_keeps_the_files_that_others_use(
+    tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    first, second = share_an_hour_ago(tmp_path / "savepoints")
+    link = tmp_path / where / "latest"
+    link.symlink_to(first)
+    for dry_run in (True, False):
+        done = dispose(str(link), dry_run=dry_run)
+        assert (done.path, done.kept, done.users) == (first, 1, (storage.base_name(second),))
+    check_files(open_savepoint(second), FULL)
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "savepoints"])
+def test_one_disposed_of_by_a_link_releases_the_files_that_it_uses(
+    tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    first, second = share_an_hour_ago(tmp_path / "savepoints")
+    link = tmp_path / where / "latest"
+    link.symlink_to(second)
+    check_files(open_savepoint(str(link)), FULL)
+    dispose(first)
+    dispose(str(link))
+    assert not Path(first).exists()
+    assert not Path(second, "_metadata").exists()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_one_whose_files_cannot_be_listed_is_refused_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    path = Path(make_savepoint(str(tmp_path), 1.0))
+    scandir = os.scandir
+
+    def of_another_user(directory: str) -> object:
+        if directory == str(path / "0-counts"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), directory)
+        return scandir(directory)
+
+    monkeypatch.setattr(os, "scandir", of_another_user)
+    with pytest.raises(StorageError, match=r"cannot list .*/0-counts: Permission denied"):
+        dispose(str(path), dry_run=dry_run)
+    monkeypatch.undo()
+    check_files(open_savepoint(str(path)), FULL)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.errors import Locked
+from flinkish.errors import Locked, StorageError
 from flinkish.savepoint.directory import leases
 from flinkish.savepoint.directory.leases import Kind, Lease, LeaseRecord, conflicts, read_leases
 from tests.support.savepoint.places import KINDS, place
@@ -74,8 +75,9 @@ def test_two_writers(kind: str, request: pytest.FixtureRequest, tmp_path: Path) 
 def test_a_stale_lease_is_broken(tmp_path: Path) -> None:
     root = str(tmp_path)
     lease = Lease.take(root, Kind.WRITE, owner="ann@one", job_id=A)
-    old = replace(lease.record, host="elsewhere", refreshed=time.time() - leases.STALE - 1)
-    leases._write(root, old)
+    before = time.time() - leases.STALE - 1
+    leases._write(root, replace(lease.record, host="elsewhere", refreshed=before))
+    os.utime(tmp_path / "_locks" / lease.record.lease_id, (before, before))
     with Lease.take(root, Kind.WRITE, owner="bob@two", job_id=A):
         assert [found.owner for found in read_leases(root)] == ["bob@two"]
     lease.release()
@@ -97,10 +99,16 @@ def test_a_dead_process_of_this_host_holds_nothing(tmp_path: Path) -> None:
 
 def test_it_is_refreshed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "REFRESH", 0.05)
+
+    def refreshed() -> float:
+        """What the file says; its own time counts, too."""
+        [file] = (tmp_path / "_locks").iterdir()
+        return float(json.loads(file.read_bytes())["refreshed"])
+
     with Lease.take(str(tmp_path), Kind.WRITE, owner="ann@one", job_id=A) as lease:
-        before = read_leases(str(tmp_path))[0].refreshed
+        before = refreshed()
         deadline = time.monotonic() + 60
-        while read_leases(str(tmp_path))[0].refreshed == before:
+        while refreshed() == before:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert lease.record.created == before
@@ -142,3 +150,17 @@ def test_garbage_among_the_leases_is_passed_over(tmp_path: Path) -> None:
     assert read_leases(str(tmp_path)) == ()
     with Lease.take(str(tmp_path), Kind.PRUNE, owner="ann@one"):
         pass
+
+
+def test_work_that_is_done_does_not_fail_if_its_lease_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a storage that refuses deletions; the lease expires by itself."""
+
+    def refused(target: str, name: str) -> bool:
+        raise StorageError(f"cannot delete {target}/_locks/{name}: 503 Slow Down")
+
+    with Lease.take(str(tmp_path), Kind.WRITE, owner="ann@one", job_id=A):
+        monkeypatch.setattr(leases, "remove", refused)
+    [left] = read_leases(str(tmp_path))
+    assert left.is_stale(left.refreshed + leases.STALE + 1)

@@ -20,14 +20,16 @@ from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format import metadata as metadata_module
 from flinkish.savepoint.format.contents import QuerySource
-from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write import writer
+from flinkish.savepoint.write import query_files, writer
+from flinkish.savepoint.write.ledger import Ledger, in_directory, newest_of_job, remember
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.savepoint.test_everywhere import save
 from tests.support.checkpoints.recorded import unpack
 from tests.support.savepoint.places import place, put_tree, tree
+from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 
 SERVERS = ("moto_s3", "second_s3", "hdfs")
 SLOW = (pytest.mark.servers, pytest.mark.deep)
@@ -173,6 +175,35 @@ def test_a_holder_that_goes_in_the_meantime(
     ]
 
 
+@pytest.mark.parametrize("root", ["memory"], indirect=True)
+def test_one_that_cannot_be_read_any_more_is_not_shared_with(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host disposes of the newest savepoint between its opening and its reading."""
+    first = save(checkpoint, f"{root}/s")
+
+    def too_late(savepoint: OpenSavepoint, ledger: Ledger) -> None:
+        dispose(first.path)
+        remember(savepoint, ledger)
+
+    monkeypatch.setattr(query_files, "remember", too_late)
+    second = save(checkpoint, f"{root}/s")
+    assert (second.shared_files, second.moved_bytes) == (0, second.bytes)
+    check_files(open_savepoint(second.path), FULL)
+
+
+def test_a_link_is_no_earlier_savepoint(tmp_path: Path) -> None:
+    """Users of what it leads to are looked for in the directory where that is."""
+    path = make_savepoint(str(tmp_path / "elsewhere"), 1.0)
+    here = tmp_path / "here"
+    here.mkdir()
+    link = here / os.path.basename(path)
+    link.symlink_to(path)
+    assert newest_of_job(str(here), JOB_ID) is None
+    assert in_directory(str(here), str(link)) is None
+    assert newest_of_job(str(tmp_path / "elsewhere"), JOB_ID) == open_savepoint(path)
+
+
 def test_a_failure_takes_back_what_was_said(
     root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,3 +246,40 @@ def test_another_disk_is_given_what_is_new_only(tmp_path: Path, other_disk: Path
         path: (checkpoint / path).read_bytes() for path in read_cut(str(checkpoint)).files
     }
     assert os.listdir(second.path) == ["_metadata"]
+
+
+def test_what_a_disposed_savepoint_holds_is_shared_again(root: str, checkpoint: str) -> None:
+    first, second = save(checkpoint, f"{root}/s"), save(checkpoint, f"{root}/s")
+    content = whole(first.path)
+    dispose(first.path)
+    third = save(checkpoint, f"{root}/s")
+    assert (third.shared_files, third.moved_bytes) == (third.files, 0)
+    dispose(second.path)
+    assert whole(third.path) == content
+    dispose(third.path)
+    assert storage.list_names(f"{root}/s") == []
+
+
+@pytest.mark.parametrize("faster", ["before the list", "after the list"])
+def test_what_a_disposed_savepoint_holds_goes_with_its_last_user(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch, faster: str
+) -> None:
+    """The other host disposes of the savepoint by which the files are known."""
+    first, second = save(checkpoint, f"{root}/s"), save(checkpoint, f"{root}/s")
+    dispose(first.path)
+    write = sharing.write_references
+
+    def beside(holder: str, user: str, paths: list[str]) -> None:
+        if faster == "before the list":
+            dispose(second.path)
+        write(holder, user, paths)
+        if faster == "after the list":
+            dispose(second.path)
+
+    monkeypatch.setattr(sharing, "write_references", beside)
+    third = save(checkpoint, f"{root}/s")
+    assert (third.shared_files, third.moved_bytes) == (0, third.bytes)
+    check_files(open_savepoint(third.path), FULL)
+    assert [n for n in storage.list_names(f"{root}/s") if n.startswith("savepoint-")] == [
+        storage.base_name(third.path)
+    ]

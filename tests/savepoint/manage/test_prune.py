@@ -54,6 +54,19 @@ def test_what_the_policy_does_not_keep_is_gone(place: str) -> None:
     assert os.listdir(place) == [os.path.basename(new)]
 
 
+@pytest.mark.parametrize("names", [True, False])
+def test_a_dry_run_counts_what_goes_with_the_user_before(place: str, names: bool) -> None:
+    """By its wrong clock the user of a file is older than the savepoint that holds it."""
+    holder = make_savepoint(place, 2)
+    held = f"{os.path.basename(holder)}/0-counts/metadata"
+    user = make_savepoint(place, 1, held=held, batch_id=3)
+    make_savepoint(place, 3, batch_id=9)
+    sharing.write_references(holder, os.path.basename(user), ["0-counts/metadata"])
+    planned = prune(place, LAST, {}, dry_run=True, names=names)
+    assert [(o.bytes, o.shared) for o in planned.savepoints] == [(0, 0), (10, 0), (0, 0)]
+    assert any(o.gone for o in planned.savepoints) is names
+
+
 def test_protected_ones_stay_by_any_name_of_the_place(place: str, tmp_path: Path) -> None:
     old, new = make_savepoint(place, 1), make_savepoint(place, 2)
     (tmp_path / "link").symlink_to(place)

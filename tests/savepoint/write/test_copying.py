@@ -6,7 +6,7 @@ import hashlib
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,12 @@ from flinkish.messages.results import SavepointCopy
 from flinkish.savepoint.directory import leases
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import QuerySource
-from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.savepoint.write import copied_files
 from flinkish.savepoint.write.copying import copy_savepoint
+from flinkish.savepoint.write.ledger import newest_of_job
+from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -116,6 +119,18 @@ def test_other_bytes_in_its_place_are_replaced(saved: SavepointSummary, tmp_path
     check_files(open_savepoint(copy.path), FULL)
 
 
+def test_a_copy_whose_metadata_is_damaged_is_told_from_its_source(tmp_path: Path) -> None:
+    source = make_savepoint(f"{tmp_path}/s", 1.0)
+    metadata = Path(copied(source, tmp_path / "t").path, "_metadata")
+    metadata.write_bytes(metadata.read_bytes()[:100])
+    with pytest.raises(StorageError, match="the copy that is there cannot be read") as caught:
+        copied(source, tmp_path / "t")
+    assert str(metadata) in caught.value.message
+    assert "remove its directory" in caught.value.hint
+    shutil.rmtree(metadata.parent)
+    check_files(open_savepoint(copied(source, tmp_path / "t").path), FULL)
+
+
 def test_files_of_an_earlier_copy_are_not_sent(
     likeness: CheckpointLikeness, take: Taking, tmp_path: Path
 ) -> None:
@@ -145,6 +160,23 @@ def test_an_earlier_copy_that_is_damaged_is_not_taken_from(
     check_files(open_savepoint(copy.path), FULL)
 
 
+def test_an_earlier_copy_that_goes_in_the_meantime_is_not_taken_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(make_savepoint(f"{tmp_path}/s", 1.0), tmp_path / "t")
+
+    def disposed_of(directory: str, job_id: str) -> OpenSavepoint | None:
+        earlier = newest_of_job(directory, job_id)
+        assert earlier is not None
+        Path(earlier.path, "_metadata").unlink()
+        return earlier
+
+    monkeypatch.setattr(copied_files, "newest_of_job", disposed_of)
+    copy = copied(make_savepoint(f"{tmp_path}/s", 2.0), tmp_path / "t")
+    assert (copy.sent_files, copy.reused_files) == (1, 0)
+    check_files(open_savepoint(copy.path), FULL)
+
+
 def test_links_at_the_target_are_not_followed(saved: SavepointSummary, tmp_path: Path) -> None:
     outside, target = tmp_path / "outside", tmp_path / "t"
     outside.mkdir()
@@ -163,17 +195,39 @@ def test_links_at_the_target_are_not_followed(saved: SavepointSummary, tmp_path:
     assert (outside / "precious").read_text() == "mine"
 
 
+def test_no_transfer_goes_on_after_an_error(
+    saved: SavepointSummary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease ends with the error: from then on another process may write there."""
+    ended: list[bool] = []
+
+    class Watched(ThreadedTransferer):
+        def carry(
+            self, transfers: Iterable[storage.Placing], *, total_bytes: int
+        ) -> Generator[TransferOutcome, None, None]:
+            try:
+                for _ in transfers:
+                    yield TransferOutcome(lost="gone")
+            finally:
+                ended.append(bool(leases.read_leases(str(tmp_path / "t"))))
+
+    monkeypatch.setattr(copied_files, "ThreadedTransferer", Watched)
+    with pytest.raises(Corrupt, match="is missing"):
+        copied(saved.path, tmp_path / "t")
+    assert ended[-1:] == [True]
+
+
 def test_places_that_are_refused(saved: SavepointSummary, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is the directory in which the savepoint is"):
+    with pytest.raises(UsageError, match="the savepoint is already in"):
         copied(saved.path, tmp_path / "savepoints")
     (tmp_path / "link").symlink_to(tmp_path / "savepoints")
-    with pytest.raises(UsageError, match="is the directory in which the savepoint is"):
+    with pytest.raises(UsageError, match="the savepoint is already in"):
         copied(saved.path, tmp_path / "link")
     with pytest.raises(UsageError, match="is inside the savepoint"):
         copied(saved.path, f"{saved.path}/x")
     other = make_savepoint(str(tmp_path / "t"), 1.0, job_id=JOB_ID)
     os.rename(other, tmp_path / "t" / Path(saved.path).name)
-    with pytest.raises(StorageError, match="is another savepoint of that name"):
+    with pytest.raises(StorageError, match="another savepoint with this name exists"):
         copied(saved.path, tmp_path / "t")
 
 

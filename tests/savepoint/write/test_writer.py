@@ -4,12 +4,14 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import (
     Corrupt,
@@ -27,6 +29,7 @@ from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write import query_files
 from flinkish.savepoint.write.query_files import query_directory
+from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import LZ4_END, CheckpointLikeness
@@ -236,6 +239,20 @@ def test_a_log_that_its_checksum_file_contradicts_is_not_taken(
     assert list((tmp_path / "t").iterdir()) == []
 
 
+def test_the_reason_of_a_failure_is_told_although_its_directory_stays(
+    likeness: CheckpointLikeness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> bool:
+        raise StorageError("no permission to delete")
+
+    def lose(phase: str) -> None:
+        (likeness.root / "state/0/1/5.zip").unlink(missing_ok=True)
+        monkeypatch.setattr(storage, "remove_tree", refused)
+
+    with pytest.raises(Corrupt, match=r"state/0/1/5\.zip"):
+        save(likeness.root, tmp_path / "t", reporter=Told(lose))
+
+
 def test_a_snapshot_that_replaces_its_deltas_is_no_damage(tmp_path: Path) -> None:
     """Maintenance may trim deltas for a snapshot without any newer commit."""
     standing = CheckpointLikeness(tmp_path / "c", retain=99).run_to(1)
@@ -280,6 +297,33 @@ def test_an_archive_replaced_meanwhile_is_noticed(
         f.path for f in savepoint.iter_files()
     }
     assert told.phases == ["files", "files", "metadata"]
+
+
+class Watched(ThreadedTransferer):
+    """Remembers when transfers begin and end; the first ones find their files replaced."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def carry(
+        self, transfers: Iterable[storage.Placing], *, total_bytes: int
+    ) -> Generator[TransferOutcome, None, None]:
+        is_first = not self.events
+        self.events.append("begin")
+        try:
+            for outcome in super().carry(transfers, total_bytes=total_bytes):
+                yield replace(outcome, lost="replaced") if is_first else outcome
+        finally:
+            self.events.append("end")
+
+
+def test_the_transfers_of_an_abandoned_attempt_end_before_the_next_one(
+    likeness: CheckpointLikeness, tmp_path: Path
+) -> None:
+    """An attempt removes unknown files first: none may arrive after that."""
+    watched = Watched()
+    save(likeness.root, tmp_path / "t", transferer=watched)
+    assert watched.events == ["begin", "end", "begin", "end"]
 
 
 def test_an_operator_without_state_in_the_checkpoint(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import time
-from datetime import datetime, timezone
+from datetime import datetime, time, timezone
 from decimal import Decimal
+from time import monotonic
 from typing import Any
 
 import fastavro
@@ -39,6 +39,8 @@ VALUE = {
     "maybe": "text",
     "by_name": {"a": [1.5], "b": []},
 }
+ARRAY = {"type": "array", "items": "int"}
+DATE = logical("int", "date")
 
 
 def test_the_bytes_are_avros() -> None:
@@ -90,6 +92,68 @@ def test_values_of_another_schema_are_refused(value: Any) -> None:
         AvroSerializer(SCHEMA).serialize(value)
 
 
+@pytest.mark.parametrize(
+    ("type_", "default", "value"),
+    [
+        ("bytes", "\u00ff", b"\xff"),
+        (fixed(2), "a\u00ff", b"a\xff"),
+        (logical("bytes", "decimal", precision=9, scale=2), "\u0001", Decimal("0.01")),
+        ({"type": "array", "items": record(field("b", "bytes"))}, [{"b": "x"}], [{"b": b"x"}]),
+    ],
+)
+def test_a_default_of_bytes_is_written_as_its_value(type_: Any, default: Any, value: Any) -> None:
+    serializer = AvroSerializer(record(field("x", type_, default=default), name="Outer"))
+    assert serializer.deserialize(serializer.serialize({})) == {"x": value}
+
+
+NAIVE = datetime(2024, 2, 29, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (logical("string", "uuid"), "not-a-uuid"),
+        (DATE, 10**8),
+        (DATE, NAIVE),
+        (logical("long", "timestamp-micros"), NAIVE),
+        (logical("long", "local-timestamp-micros"), NAIVE.replace(tzinfo=timezone.utc)),
+        (logical("long", "timestamp-millis"), VALUE["at"]),
+        (logical("int", "time-millis"), time(1, 2, 3, 456789)),
+        (["null", {"type": "map", "values": logical("int", "date")}], {"x": 10**8}),
+        ("long", 1.9),
+        ("long", True),
+        ("int", 2**40),
+        ("boolean", "x"),
+        ("double", "1.5"),
+        ("float", 1e300),
+        ({"type": "array", "items": "string"}, "abc"),
+        ({"type": "array", "items": "int"}, {1: 2}),
+    ],
+)
+def test_a_value_that_would_be_read_as_another_or_not_at_all_is_refused(
+    schema: Any, value: Any
+) -> None:
+    with pytest.raises(UsageError, match="the value does not match the schema"):
+        AvroSerializer(schema).serialize(value)
+
+
+@pytest.mark.parametrize("value", [0.1, float("inf"), 3, [0.1, 2.5]])
+def test_digits_that_a_float_does_not_have_are_rounded(value: Any) -> None:
+    AvroSerializer(["float", {"type": "array", "items": "float"}]).serialize(value)
+
+
+def test_a_value_too_deep_to_be_read_is_not_written() -> None:
+    serializer = AvroSerializer(TREE)
+    tree: dict[str, Any] = {"value": 0, "children": []}
+    for _ in range(100):
+        tree = {"value": 0, "children": [tree]}
+    assert serializer.deserialize(serializer.serialize(tree)) == tree
+    for _ in range(300):
+        tree = {"value": 0, "children": [tree]}
+    with pytest.raises(UsageError, match="the value does not match the schema"):
+        serializer.serialize(tree)
+
+
 @pytest.mark.parametrize("schema", [SCHEMA, TREE, {"type": "array", "items": "null"}])
 def test_damaged_bytes(schema: Any) -> None:
     serializer = AvroSerializer(schema)
@@ -100,10 +164,10 @@ def test_damaged_bytes(schema: Any) -> None:
 
 def test_a_few_bytes_do_not_become_a_million_values() -> None:
     data = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\0"  # an array of 2 ** 63 - 1 nulls
-    start = time.monotonic()
+    start = monotonic()
     with pytest.raises(Corrupt, match="elements cannot follow"):
         AvroSerializer({"type": "array", "items": "null"}).deserialize(data)
-    assert time.monotonic() - start < 60
+    assert monotonic() - start < 60
 
 
 def test_the_snapshot_is_the_schema() -> None:
@@ -134,10 +198,6 @@ def test_old_bytes_are_read_by_a_reader_that_is_compiled_once() -> None:
 def test_a_default_that_is_none_of_its_type_is_found_where_it_is_declared() -> None:
     with pytest.raises(UsageError, match="the default 'xyz' of the field x is not of type fixed F"):
         AvroSerializer(record(field("x", fixed(2), default="xyz")))
-
-
-ARRAY = {"type": "array", "items": "int"}
-DATE = logical("int", "date")
 
 
 @pytest.mark.parametrize(
@@ -174,9 +234,20 @@ def test_dicts_that_do_not_say_what_they_are(union: Any) -> None:
         AvroSerializer({"type": "array", "items": union})
 
 
+SHORT = record(field("b", "int"), name="A")
+LONG = record(field("b", "int"), field("c", "int", default=0), name="B")
+
+
+def test_a_record_that_another_with_defaults_would_swallow() -> None:
+    with pytest.raises(UsageError, match="a record A would be written as the record B") as caught:
+        AvroSerializer([LONG, SHORT])
+    assert caught.value.hint == "put record A before it"
+
+
 @pytest.mark.parametrize(
     ("union", "values"),
     [
+        ([SHORT, LONG], [{"b": 1}, {"b": 1, "c": 2}]),
         (
             ["null", "long", "double", "string", "bytes", "boolean"],
             [None, 2**60, 0.5, "x", b"", True],

@@ -41,6 +41,15 @@ class Initialised:
     seed: InitVar[int]
 
 
+@dataclass(init=False)
+class OwnConstructor:
+    a: str
+    b: int
+
+    def __init__(self, text: str) -> None:
+        self.a, self.b = text, len(text)
+
+
 @dataclass
 class Twice:
     a: int = field(default=0, metadata={"aliases": ["x"]})
@@ -80,6 +89,7 @@ def test_former_names_of_the_class() -> None:
         (int, "neither a dataclass nor a NamedTuple"),
         (Unknown, "the type hints of .* cannot be read: name 'Nowhere'"),
         (Initialised, "needs seed, which is not a field"),
+        (OwnConstructor, "the constructor of .* does not take its fields"),
         (Twice, "b has the alias x, which is another's"),
         (Stray, "has aliases for nope, but no such field"),
         (BadAliases, "the aliases of a are not a list of names: 'x'"),

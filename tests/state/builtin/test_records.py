@@ -123,6 +123,26 @@ def test_a_field_more_without_a_default_is_refused() -> None:
     )
 
 
+def test_a_field_more_that_only_post_init_sets_is_stored_from_then_on() -> None:
+    after = (
+        BEFORE
+        + "    total: int = field(init=False)\n"
+        + "    def __post_init__(self):\n        self.total = 0\n"
+    )
+    (found, taken), _ = evolved(after)
+    assert found.compatibility.verdict is Verdict.AFTER_MIGRATION
+    value = values(found, taken)
+    assert value.total == 0
+    value.total = 77
+    assert found.serializer.deserialize(found.serializer.serialize(value)).total == 77
+
+
+def test_a_field_that_was_never_set_is_refused() -> None:
+    cls = program("@dataclass\nclass Stats:\n    n: int = field(init=False)\n").Stats
+    with pytest.raises(UsageError, match=r"Stats\.n is not set"):
+        serializer_of(cls).serialize(cls())
+
+
 def test_a_field_fewer() -> None:
     (found, taken), new = evolved("@dataclass\nclass Stats:\n    distance: float\n")
     assert found.compatibility.verdict is Verdict.AFTER_MIGRATION

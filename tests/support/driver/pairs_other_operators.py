@@ -421,6 +421,15 @@ QUERIES = (
         false_no="Spark would go on with as many partitions as before, which was not asked for",
     ),
     Pair(
+        "more partitions than one",
+        NO_WATERMARK,
+        NO_WATERMARK,
+        "rescale",
+        "partitions-changed",
+        settings=PlanningSettings(3),
+        false_no="Spark would go on with as many partitions as before, which was not asked for",
+    ),
+    Pair(
         "as many partitions",
         ONE,
         ONE,

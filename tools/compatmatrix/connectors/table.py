@@ -15,7 +15,7 @@ from tools.compatmatrix.errors import FAILS, OK, WITH_LIMITATIONS, short_error
 SCOPE = (
     "In each case a query without state reads from the connector into files (source), or from"
     " files into the connector (sink; append); it runs some batches in one environment, "
-    "stops, and goes on from the same checkpoint in a new process of the same or another "
+    "stops, and resumes from the same checkpoint in a new process of the same or another "
     "environment; every row must be in the sink once. Delta: a table at a path, its log with "
     "a checkpoint every 2 commits; Iceberg: a Hadoop catalog; Kafka: one broker 4.1.0 without"
     " security. What is not listed was not measured."
