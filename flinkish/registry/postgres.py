@@ -47,7 +47,10 @@ _MIGRATION_LOCK = 0x666C696E6B
 _SERIAL_LOCK = _MIGRATION_LOCK + 1
 _CONNECT_TIMEOUT = 10  # seconds
 _ATTEMPTS = 5
-_STARTED = "SELECT CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION)"
+_CLOCKS = (
+    "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION), "
+    "CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION)"
+)
 _SET = 1.0  # seconds by which a clock that was set differs at least
 
 
@@ -164,8 +167,6 @@ class PostgresDatabase(Database):
                 self._url, autocommit=True, prepare_threshold=None, connect_timeout=timeout
             )
             self._compare_clocks(self._connection)
-            row = self._connection.execute(_STARTED).fetchone()
-            self.up_since = float(row[0]) if row else 0.0
         elif abs(_clock_setting() - self._clock) > _SET:
             self._compare_clocks(self._connection)
         return self._connection
@@ -173,11 +174,9 @@ class PostgresDatabase(Database):
     def _compare_clocks(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         clock = _clock_setting()
         before = time.time()
-        row = connection.execute(
-            "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-        ).fetchone()
+        row = connection.execute(_CLOCKS).fetchone()
         after = time.time()
-        server = float(row[0]) if row else before
+        server, self.up_since = (float(row[0]), float(row[1])) if row else (before, 0.0)
         # Ignore a difference that the round trip explains: equal clocks stay equal.
         self._ahead = 0.0 if before - 0.001 <= server <= after + 0.001 else server - after
         self._clock = clock
