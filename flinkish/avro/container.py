@@ -157,7 +157,7 @@ def _inflate(packed: bytes, most: int) -> bytes:
     except zlib.error as error:
         raise ValueError(str(error)) from error
     if not unpacker.eof:
-        # For a block that fills the limit exactly, only the end mark may be left unread.
+        # The end mark needs no room, so a block of exactly the limit is read to its end.
         if unpacker.unconsumed_tail:
             raise ValueError(f"it is too large: compressed data of more than {most} bytes")
         raise ValueError("compressed data ends too early")

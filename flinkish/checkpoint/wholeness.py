@@ -1,8 +1,8 @@
 """Whether the files of a checkpoint are whole, checked without reading the state.
 
-A cut names the required files; this module checks their ends
-(:mod:`flinkish.checkpoint.format.file_ends`), and on a local disk the Hadoop checksum file next to
-each: for state only whether it is for a file of that size, for other files also the checksums.
+A cut names the required files. This module checks their ends
+(:mod:`flinkish.checkpoint.format.file_ends`) and, on a local disk, the Hadoop checksum file next to
+each: for state files only that it fits their size, for other files also the checksums.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def damaged_files(
     *,
     written: str | None = None,
 ) -> Iterator[DamagedFile]:
-    """Yield the damaged files of a checkpoint, in the order of ``files``; logs are skipped.
+    """Yield the damaged files, in the order of ``files``; offset and commit logs are skipped.
 
     ``root`` is the directory that the files are read from. ``written`` is where Spark wrote them,
     if elsewhere. The checksum files are there; if it is on a local disk, the ends of files that
@@ -93,7 +93,7 @@ def damaged_files(
                 reason = f"has {size} bytes, and its checksum file is for another size"
         elif path.startswith(
             (f"{SOURCES}/", f"{STATE}/")
-        ):  # not a log: those were parsed for the cut
+        ):  # not offsets or commits: parsed for the cut
             if path.startswith(f"{SOURCES}/"):
                 reason = _source_fault(location, size, strict=only_files)
             if reason is None and has_sidecars:
@@ -165,7 +165,7 @@ def read_whole_cut(root: str, batch_id: int | None = None) -> Cut:
 def planned_state(cut: Cut) -> tuple[str, ...]:
     """Return the state files that the planned batch of a cut has written, if all are whole.
 
-    They exist if the query was killed between the sink's commit and its own. With unique ids
+    They exist if the query was killed between the sink's commit and the batch's. With unique ids
     (checkpoint format 2) only the missing commit would tell which files those are.
     """
     if cut.planned_batch is None or cut.checkpoint_format != 1:

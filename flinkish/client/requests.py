@@ -160,7 +160,7 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
 def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
     """Wait until the job of a completed stop or cancel is final.
 
-    Waits at least as long as the program may continue after its job has ended
+    Waits at least as long as the program may run after its job was stopped
     (``execution.shutdown.grace``), however little is left of ``timeout`` (seconds).
 
     Raises WaitTimeout if the job has not ended.

@@ -89,7 +89,7 @@ def parse_moment(text: str, now: float) -> float:
     try:
         if re.match(r"\d{4}-", word, re.ASCII):
             return datetime.fromisoformat(word).timestamp()
-        if re.fullmatch(r"\d{8}", word, re.ASCII):  # meant as a date, and not as 240 days or more
+        if re.fullmatch(r"\d{8}", word, re.ASCII):  # meant as a date, not as so many seconds
             raise ValueError
         return now - parse_duration(word)
     except (InvalidConfiguration, ValueError, OverflowError):

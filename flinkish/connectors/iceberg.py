@@ -2,16 +2,16 @@
 
 A position is ``{"version":1,"snapshot_id":..,"position":..,"scan_all_files":..}``
 (``org.apache.iceberg.spark.source.StreamingOffset``): the files up to ``position`` of that snapshot
-were read, and all snapshots before it. -1 means that nothing was.
+were read, and all snapshots before it. A ``snapshot_id`` of -1 means that nothing was read.
 
-Facts used, run on Spark 3.5.9 with Iceberg 1.10.1 and 4.1.4 with 1.11.0
+Facts used, seen on Spark 3.5.9 with Iceberg 1.10.1, and on Spark 4.1.4 with Iceberg 1.11.0
 (``SparkMicroBatchStream``):
 
 * The saved snapshot must exist and be an ancestor of the current one, even if all of it was read.
   Otherwise the query fails: "Cannot load current offset at snapshot", "Cannot find snapshot after".
 * With ``availableNow`` the snapshot where the query first began (``sources/0/offsets/0`` in the
   checkpoint) must exist as well.
-* A table without snapshots is read as empty at any position, and then from its beginning.
+* A table without snapshots is read as empty at any position, and later from its first snapshot.
 * The source reads the files of ``append`` snapshots. It skips ``replace`` (maintenance), and fails
   at ``delete`` and ``overwrite`` unless ``streaming-skip-delete-snapshots`` or
   ``streaming-skip-overwrite-snapshots`` is true. Then it skips them, including the rows that they
@@ -41,7 +41,7 @@ _KEYS = frozenset({"version", "snapshot_id", "position", "scan_all_files"})
 
 @dataclass(frozen=True)
 class IcebergPosition:
-    """A saved position: the files up to ``files`` of a snapshot were read; None is before all."""
+    """A saved position: the first ``files`` files of a snapshot were read; None: nothing was."""
 
     snapshot: int | None
     files: int

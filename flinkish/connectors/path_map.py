@@ -16,13 +16,13 @@ from urllib.parse import unquote
 from flinkish.connectors.sources import normal_path
 
 _S3 = re.compile(r"s3[an]?://")
-#: Characters that ``java.net.URI``, and so Spark's logs, leave as they are in a path.
+#: A character that ``java.net.URI``, and so Spark's logs, escape in a path.
 _PLAIN = re.compile(r"[^A-Za-z0-9\-_.!~*'();/:@&=+$,\u00a1-\U0010ffff]")
 
 
 @dataclass(frozen=True)
 class PathMap:
-    """Pairs (old, new) of locations, none of which lies in another one of its side."""
+    """Pairs (old, new) of locations; no old one lies in another, and no new one does."""
 
     pairs: tuple[tuple[str, str], ...] = ()
 
@@ -52,7 +52,7 @@ class PathMap:
         return "/".join([_escaped(_like(path, pair[1])), *rest])
 
     def url_from_outside(self, url: str, place: str) -> str | None:
-        """As :meth:`url` for a file that is not in ``place`` already: none is mapped twice."""
+        """As :meth:`url`; None for a file in ``place``, which would be mapped a second time."""
         return None if _is_below(_key(unquote(url)), _key(place)) else self.url(url)
 
     def leads_to(self, path: str) -> bool:
@@ -70,7 +70,7 @@ NO_MAP = PathMap()
 
 
 def overlapping(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield two locations of one side of which one is the other, or lies in it."""
+    """Yield two old or two new locations if they are equal, or one lies in the other."""
     for side in (0, 1):
         places = sorted(pair[side] for pair in pairs)
         yield from (
@@ -82,7 +82,7 @@ def overlapping(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _key(path: str) -> str:
-    """Return a path or URL in the form in which two that mean the same are equal."""
+    """Return a path or URL in a form that is equal for all that mean the same."""
     return _S3.sub("s3://", normal_path(path)).rstrip("/")
 
 

@@ -1,8 +1,8 @@
-"""From old-style serializers to snapshots, as Flink 1.7 left ``TypeSerializerConfigSnapshot``.
+"""From old-style serializers to snapshots: Flink 1.7's way from ``TypeSerializerConfigSnapshot``.
 
 An old-style serializer has a configuration snapshot that cannot recreate the serializer, and judges
-old configurations itself (``ensure_compatibility``). So its savepoints need its classes: they store
-their names, in place of the serializer that Flink pickled. To migrate:
+old configurations itself (``ensure_compatibility``). So a restore needs both classes: savepoints
+have their names, where Flink's have the serializer in Java's serialization. To migrate:
 
 1. Write a :class:`~flinkish.state.TypeSerializerSnapshot` for the serializer.
 2. Use the serializer as ``LegacySerializer(old, snapshot=...)``, or let it be a

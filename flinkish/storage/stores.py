@@ -92,8 +92,8 @@ def _options_of(location: str) -> dict[str, Any]:
 def _hadoop_options() -> dict[str, Any]:
     """Return options for hdfs-native, which treats every option as Hadoop configuration.
 
-    By Hadoop's default an absent NameNode is tried 15 times, which takes three minutes. Unless a
-    Hadoop configuration may set another value, 4 attempts (about 15 seconds) are enough.
+    By Hadoop's default an absent NameNode is tried 15 times, which takes three minutes. Here it is
+    tried 4 times (about 15 seconds), unless there may be a Hadoop configuration, which decides.
     """
     if any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME")):
         return {}

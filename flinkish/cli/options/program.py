@@ -94,7 +94,7 @@ client_python_option = click.option(
 
 
 def _spark_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse a directory without a Spark: a usage error, unlike a recorded one that has gone."""
+    """Refuse a directory without Spark: UsageError, not LaunchFailed as for a recorded one."""
     if ctx.resilient_parsing or not value:  # the words are being completed
         return value
     if not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):
@@ -197,7 +197,7 @@ _OPTIONS = (
 def program_options(function: F) -> F:
     """Add the options for the program and its Spark, in the help's order.
 
-    The command gets them as the argument ``program``, whose arguments are its ``words``.
+    The command gets them as ``program``, whose ``arguments`` are all words of the command line.
     """
     function = packed(function, "program", _program_of)
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first

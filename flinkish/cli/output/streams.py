@@ -22,7 +22,7 @@ READER_GONE = 141
 
 
 class StreamLost(Exception):
-    """A stream that a command only copies into cannot be written: nobody reads it any more."""
+    """A stream that a command only copies into cannot be written: the command has to end."""
 
     def __init__(self, failure: OSError) -> None:
         super().__init__(str(failure))
@@ -66,7 +66,7 @@ class Stream:
         self.failure = error
         try:
             number = self._stream.fileno()
-        except (OSError, ValueError):  # no file: a test's, or one that is closed
+        except (OSError, ValueError):  # it has no file (in a test), or is closed
             return
         os.dup2(os.open(os.devnull, os.O_WRONLY), number)  # Python flushes again when it ends
 
@@ -75,7 +75,7 @@ def guard() -> None:
     """Replace the standard streams by ones that exist and never raise.
 
     A closed descriptor is opened on the null device. Otherwise the next file that is opened,
-    perhaps a database, would get its number, and what is printed.
+    perhaps a database, would get its number, and the output would go there.
     """
     closed = []
     for number in (0, 1, 2):

@@ -54,10 +54,10 @@ def holder_of(client: Any) -> Any:
 
 
 def stop_session(session: Any) -> None:
-    """Stop Spark: first the client of a server here, which has to answer it.
+    """Stop Spark: first the client, which still needs an answer of a server here.
 
-    A client that is left open asks the server once more when Python exits, and for minutes if that
-    is gone (``SparkConnectClient._on_exit``, 4.3).
+    A client that is left open asks the server once more when Python exits, for minutes if there is
+    none any more (``SparkConnectClient._on_exit``, 4.3).
     """
     module = sys.modules.get("pyspark.sql.connect.session")
     client = None if module is None else module.SparkSession._default_session

@@ -4,9 +4,9 @@ They only record the program's calls and leave the decisions to the :class:`Runt
 
 * ``DataStreamWriter``: the builder calls are recorded; ``start`` and ``toTable`` go through the
   runtime (name, checkpoint location, restore).
-* ``StreamingQuery.awaitTermination`` and ``isActive``, ``SparkContext.stop`` and
-  ``StreamingQueryManager.awaitAnyTermination``: they do not let the program continue while a
-  request that has quiesced its queries still has no result. ``stop`` ends the queries first.
+* ``StreamingQuery.awaitTermination`` and ``isActive``, ``StreamingQueryManager.active`` and
+  ``awaitAnyTermination``, ``SparkContext.stop``: while a request that has quiesced queries has no
+  result, they wait, or say that the queries run. ``stop`` ends the queries before Spark.
 * ``SparkSession.Builder.getOrCreate`` and ``create``: they refuse a Spark Connect server that is
   not in this process.
 * With a Connect server in this process: the same classes of the client, and

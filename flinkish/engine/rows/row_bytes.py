@@ -49,9 +49,9 @@ class CannotEncode(EngineError):
 class _Tail:
     """The bytes of a column after the slots.
 
-    ``sizes`` has the size of each value in bytes, as in its slot (0 for nulls), ``room`` the bytes
-    that it takes, including padding. The values of the Arrow arrays ``pieces``, concatenated, are
-    these bytes. With ``keeps_place`` the slots of nulls have a place too.
+    ``sizes`` has the sizes of the values in bytes, as in their slots (0 for nulls, except intervals
+    in rows), ``room`` the bytes they take, with padding. The values of the Arrow arrays ``pieces``,
+    concatenated, are these bytes. With ``keeps_place`` the slots of nulls have a place too.
     """
 
     sizes: Any

@@ -1,7 +1,7 @@
 """A savepoint or checkpoint whose paths are mapped to other places (``--map-path``).
 
-Logs of file sources are mapped where they are read (:attr:`.OriginCheckpoint.paths`); here what is
-known of sources and sinks is, and it is found out which mappings fit anything.
+Logs of file sources are mapped where they are read (:attr:`.OriginCheckpoint.paths`). This module
+maps what is known of sources and sinks, and refuses mappings that fit nothing.
 """
 
 from __future__ import annotations

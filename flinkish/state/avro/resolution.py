@@ -10,9 +10,9 @@ leaves a choice, or would silently lose data:
 * In a reader's union the exact written type is preferred to one that it could be promoted to. The
   specification takes the first that matches: a long would become a double because that is first.
 * Two different logical types of one Avro type have different meanings (milliseconds, microseconds),
-  and to read one as the other would change every value. A finer unit of the same kind is converted,
-  everything else refused. Where only one of the two schemas has a logical type, the Avro types
-  decide, as they do in the specification.
+  and to read one as the other would change every value. Only values that get a finer unit of the
+  same kind are converted; the rest is refused. Where only one of the two schemas has a logical
+  type, the Avro types decide, as they do in the specification.
 * A reader's field matches a written field by its name before its aliases; a match of two aliases
   is refused.
 
