@@ -43,9 +43,9 @@ class Command(click.Command):
     """A command that accepts Flink's long options and whose help ends with its exit codes.
 
     Flink's options have one dash whatever their length (``-detached``), so a misspelt option could
-    be read as a short option with a value: Flink 1.18 takes ``savepoint -detached`` for ``-d
-    etached``, and tries to dispose of a savepoint ``etached``. In flinkish only ``-D`` and numeric
-    options (``-p4``) accept an attached value; ``-p=4`` means ``-p 4``, as in Flink.
+    be read as a short option with a value. Flink 1.18 takes ``savepoint -detached`` for
+    ``-d etached``, and tries to dispose of a savepoint ``etached``. In flinkish only ``-D`` and
+    numeric options (``-p4``) accept an attached value; ``-p=4`` means ``-p 4``, as in Flink.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[st
 
 
 def _with_split_values(command: click.Command, args: Sequence[str]) -> list[str]:
-    """Return the command line with ``-p x`` for ``-p=x``, to click the value would be ``=x``."""
+    """Return the command line with ``-p x`` for ``-p=x``: click would read the value ``=x``."""
     options, words = _options(command), list(args)
     for kind, at in reversed([*_places(command, args)]):
         name, equals, value = words[at].partition("=")

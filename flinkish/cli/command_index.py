@@ -111,7 +111,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
 }
 
-#: For a command, the first arguments that name another command: ``savepoint list``.
+#: By command: the first arguments that turn it into another command (``savepoint list``).
 SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
     "savepoint": {
         word: CommandEntry(f"flinkish.cli.commands.savepoint_{word}", attribute, text)

@@ -122,7 +122,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
 
 
 def parse_list(arguments: Sequence[str]) -> tuple[set[str], str | None] | None:
-    """Return the names of the given flags and ``--name``, or None if an argument is not plain. Pure.
+    """Return the flags' names and ``--name`` from plain arguments of ``list``, else None. Pure.
 
     ``-D`` is not plain, because the key that it sets may need the whole configuration. A name that
     is blank or not valid UTF-8 is not plain either.

@@ -116,7 +116,7 @@ FLINK_OPTIONS = (
 
 
 def instead_of(command: str | None, word: str) -> str | None:
-    """Return what to use instead of Flink's option ``word`` of a command; None for other words."""
+    """Return what ``command`` has instead of Flink's option ``word``; None for other words."""
     name = "-yD" if word.startswith("-yD") else word.partition("=")[0]
     for option in FLINK_OPTIONS:
         if name in option.spellings and command in option.commands:

@@ -96,7 +96,10 @@ pattern_option = click.option(
 
 
 def check_one_or_all(job: str | None, *, every: bool, name: str | None, verb: str) -> None:
-    """Refuse neither or both of a job and ``--all``, and ``--name`` without ``--all``."""
+    """Refuse a command line with both or neither of a job and ``--all``.
+
+    ``--name`` without ``--all`` is refused too.
+    """
     hint = f"flinkish {verb} JOB, or: flinkish {verb} --all [--name NAME]"
     if job is not None and every:
         raise UsageError(f"--all takes no JOB, but {job!r} was given", hint=hint)

@@ -1,4 +1,4 @@
-"""The operators of a program as an image: boxes from sources to sinks, query below query.
+"""The operators of a program as an image: boxes from sources to sinks, one query below the other.
 
 Pure. Stateful operators have a coloured frame. A dashed line is an exchange, as in the graph for
 Graphviz (:mod:`flinkish.operators.render`).
