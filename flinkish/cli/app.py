@@ -45,7 +45,7 @@ class Root(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command as click does.
 
-        The first word after ``savepoint`` may name another command.
+        In addition, the first argument of ``savepoint`` may name another command.
         """
         if (
             args[0] not in command_index.COMMANDS
@@ -179,7 +179,7 @@ def _check_text(argv: Sequence[str]) -> None:
 
 
 def common_options_behind(argv: Sequence[str]) -> list[str]:
-    """Move options that every command has from before the command's name to after it.
+    """Move the options common to all commands from before a command's name to after it.
 
     ``flinkish -D KEY=VALUE list`` is Flink's order, ``flinkish --json list`` that of other tools.
     """

@@ -61,7 +61,7 @@ class Command(click.Command):
         self.documents = tuple(documents)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Check the spelling of options, and that no value is empty, then parse them."""
+        """Check that options are well spelt and no value is empty, then parse the words."""
         if not ctx.resilient_parsing:
             for kind, word in scan(self, args):
                 if kind == "option":
@@ -227,7 +227,7 @@ def command(
             context_settings=settings,
             **attributes,
         )(called)
-        declared.params += _common_options()  # after the command's own
+        declared.params += _common_options()  # after the command's own options
         for parameter in declared.params:
             if isinstance(parameter.type, click.Path):
                 # The use case reports what it cannot read; only the driver needs to read a target.

@@ -31,7 +31,7 @@ REDRAW = 1.0
 def _states(
     _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> frozenset[JobState]:
-    """Return the states of ``running,failed``, in any case."""
+    """Return the job states that words such as ``running,failed`` name, in upper or lower case."""
     words = [word.strip().upper() for value in values for word in value.split(",")]
     states = {state.value: state for state in JobState} | {"CANCELLED": JobState.CANCELED}
     for word in words:

@@ -288,7 +288,7 @@ def follow_to_the_end(
     own = None if verbose else FollowedOutput()
     if own is not None:
         out.note(f"Spark's log is not shown (use -v); see: flinkish logs {job.job_id}")
-    submitted = out.json  # one document only: at the end
+    submitted = out.json  # JSON is one document, at the end
     try:
         while True:
             current = look(session, job)

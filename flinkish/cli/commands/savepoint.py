@@ -305,7 +305,7 @@ def savepoint(
 
 
 def _check_no_job(session: Session, target: str) -> None:
-    """Refuse a target that is meant as a job."""
+    """Refuse a target that is the name or id of a job: the user probably means the job."""
     if "/" in target or ":" in target:
         return
     try:

@@ -59,7 +59,7 @@ def line_chart(
 
 
 def _places(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float] | None]:
-    """Return where the points are drawn."""
+    """Return where the points are drawn; None for a point without a value."""
     top = max((value for _, value in points if value is not None), default=0) or 1
     times = [moment for moment, _ in points]
     first, span = min(times, default=0), max(times, default=0) - min(times, default=0)

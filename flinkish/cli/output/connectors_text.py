@@ -73,7 +73,7 @@ def _pairs(cells: Sequence[Cell]) -> list[str]:
 
 
 def _labels(environments: Iterable[Environment]) -> dict[Environment, str]:
-    """Return a label for each environment: its versions, or if not unique, its full name."""
+    """Return a label for each environment: its versions, or its full name if others share them."""
     every = dict.fromkeys(environments)
     short = {one: f"{one.spark} + {one.artifact.rpartition(':')[2]}" for one in every}
     used = list(short.values())

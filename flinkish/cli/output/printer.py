@@ -122,7 +122,7 @@ class Output:
 def copy_log(text: str, stream: TextIO) -> None:
     """Write part of a program's log: raw into a pipe or a file, escaped on a terminal.
 
-    Raises :class:`~flinkish.cli.output.streams.StreamLost` when nobody reads it any more.
+    Raises :class:`~flinkish.cli.output.streams.StreamLost` when nobody reads the stream any more.
     """
     stream.write(visible_lines(text) if stream.isatty() else text)
     flush(stream)

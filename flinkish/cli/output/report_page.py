@@ -37,7 +37,7 @@ _PLAIN, _SHORT, _NUMBER, _WORD = None, "short", "number", "word"
 
 
 def report_page(report: Report) -> str:
-    """Return the page."""
+    """Return the report as one page of HTML."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = f"Savepoints in {report.location}"
