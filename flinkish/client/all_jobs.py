@@ -81,7 +81,7 @@ class JobOutcome:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Sentences about what the savepoint does not have."""
+        """Sentences about what the savepoint lacks."""
         return warnings_of(self.result)
 
     @property
@@ -207,9 +207,9 @@ def save_all(
 
     ``asked``: as :func:`jobs_to_save` returns them. ``timeout``: seconds to wait for all of them
     together; what is not complete by then continues. Default: ``client.timeout``. ``full``: whether
-    they share no files with earlier savepoints. ``format_``: ``native`` or ``canonical``. ``keep``:
-    which savepoints of the jobs with a new one stay. Default: all. ``on_outcome``: called with each
-    outcome as soon as it is known.
+    the new savepoints share no files with earlier ones. ``format_``: ``native`` or ``canonical``.
+    ``keep``: which savepoints of the jobs that have a new one stay. Default: all. ``on_outcome``:
+    called with each outcome as soon as it is known.
 
     Failures are part of the outcomes, not raised.
     """

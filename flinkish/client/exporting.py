@@ -81,7 +81,8 @@ class ExportResult:
     Attributes
     ----------
     checkpoints
-        One for each query, in the order in which the program starts them, or of the savepoint.
+        One for each query, in the order in which the program starts them, or in the savepoint's
+        order.
     spark_version
         The Spark for which they were made; without a program, the one that wrote the state, or None
         if that is not recorded.
@@ -189,7 +190,7 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
     Files below the sink's own path are not mapped again, so a failed export can be repeated.
 
     Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written, or
-    loses an entry meanwhile.
+    if an entry is removed in the meantime.
     """
     if query.file_sink is None:
         return ()
