@@ -234,7 +234,7 @@ class WrongState(FlinkishError):
 
 @public_evolving
 class NameTaken(WrongState):
-    """Another job that has not ended has the name; ``data`` has that job's id and state."""
+    """A job that has not ended has the name; ``data`` has that job's ``job_id`` and ``state``."""
 
     id = "name-taken"
 

@@ -103,8 +103,8 @@ def table(
     ``head``. ``right``: indexes of the columns that are aligned to the right, as digits, such as
     ``"45"``. ``width``: the width of the terminal that each line must fit into; None: no limit.
     ``flexible``: the columns whose cells may be shortened in the middle to make the lines fit, each
-    with the width that it keeps before other columns are left out. ``optional``: the columns that
-    are left out if shortening is not enough, in this order.
+    with the width down to which it is shortened before other columns are left out. ``optional``:
+    the columns that are left out if shortening is not enough, in this order.
     """
     cells_of_rows = [head, *([visible(cell) for cell in row] for row in rows)]
     natural = [max(width_of(row[i]) for row in cells_of_rows) for i in range(len(head))]

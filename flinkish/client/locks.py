@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Locks:
     """The locks of a directory, and those that an unlock has removed, or would remove.
 
-    ``stale``: names of the locks that no process refreshes any more. ``chosen``: the locks that
-    were removed, or would be.
+    ``found``: all locks. ``stale``: names of the locks that no process refreshes any more.
+    ``chosen``: the locks that were removed, or would be.
     """
 
     directory: str

@@ -249,7 +249,8 @@ def _naming_whole_batches(
 ) -> Iterator[None]:
     """Let the error for a damaged newest batch of a checkpoint name the newest whole batch.
 
-    ``places``: the checkpoints, by query. ``batches``: the batch to save of each; None: the newest.
+    ``places``: the checkpoints, by query. ``batches``: the batch that is saved of each; None for
+    the newest.
     """
     try:
         yield

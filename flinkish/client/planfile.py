@@ -197,7 +197,7 @@ def savepoint_digest(path: str) -> str:
 def program_digest(launch: Launch) -> str:
     """Return the SHA-256 of a program: its file, Python files, archives, module and arguments.
 
-    Of secret arguments, only the number is included.
+    Only files of this host count. Of secret arguments, only the number is included.
     """
     archives = (archive.partition("#")[0] for archive in launch.archives)
     local = [f for f in (launch.application, *launch.py_files, *archives) if f]

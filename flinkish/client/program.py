@@ -58,7 +58,7 @@ def _path(path: str | os.PathLike[str] | None) -> str | None:
 
 
 def absolute(program: Program, cwd: str) -> Program:
-    """Return a program with absolute paths, and with each item of its lists of files by itself.
+    """Return a program with absolute paths; comma-separated items in its lists of files are split.
 
     Raises UsageError if there is no such file.
     """

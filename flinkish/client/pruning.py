@@ -37,8 +37,8 @@ class PruneResult:
         Savepoints that cannot be read, or are not whole. The policy ignores them; they are not
         touched.
     warnings : tuple of str
-        Sentences about savepoints with times in the future, and about unreadable savepoints, for
-        whose sake others are kept.
+        Sentences about savepoints with times in the future, and about unreadable savepoints that
+        may use files of others, which are therefore kept.
     """
 
     directory: str

@@ -48,8 +48,8 @@ class RunRequest:
     partitions. ``plan``: the saved plan that the restore must match; see :func:`planned`. ``name``:
     the job's name, which no other job that has not ended may have. Default: the program's name,
     which other jobs may have. ``if_not_running``: whether to return a job of that name (given or
-    default) that has not ended, instead of starting one. ``resume``: whether the job continues from
-    the newest run of that name that has committed a batch, if there is such a run.
+    default) that has not ended, instead of starting a new one. ``resume``: whether the job
+    continues from the newest run of that name that has committed a batch, if there is such a run.
     """
 
     program: Program

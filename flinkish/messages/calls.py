@@ -1,8 +1,8 @@
 """The calls of a driver that runs no job, and its answers.
 
-The question is in a file that only its owner can read, because the configuration may contain
-passwords and an environment variable's size is limited. The driver removes the file as soon as it
-has read it, and writes the answer next to it.
+The question is in a file, because an environment variable's size is limited. Only the file's owner
+can read it, because the configuration may contain passwords. The driver removes the file as soon as
+it has read it, and writes the answer next to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def answer_path(call_path: str) -> str:
 
 
 def progress_path(call_path: str) -> str:
-    """Return the path of the file with the rows and bytes written so far, a JSON list of both."""
+    """Return the path of a JSON list with the numbers of rows and bytes written so far."""
     return f"{call_path}.progress"
 
 

@@ -25,8 +25,8 @@ class RestoreSpec:
         The savepoint, or a plain Spark checkpoint. Empty while it is not taken yet
         (:attr:`is_awaited`).
     options
-        How it is restored. They contain the offsets that the user named by a file, and the defaults
-        from the configuration.
+        How it is restored: the user's options, with the contents of files of offsets, and with the
+        defaults of the configuration.
     parallelism
         The number of state partitions; None for the savepoint's.
     expected

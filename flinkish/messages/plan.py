@@ -276,7 +276,7 @@ class SinkRow:
     Attributes
     ----------
     path
-        The location or the table that it writes to.
+        The sink's location or table.
     newest_batch
         The newest batch that it has.
     rollback_to
