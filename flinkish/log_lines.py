@@ -101,8 +101,8 @@ class LogChoice:
     """Which lines of a log to show.
 
     ``since``: only lines of this time or later, in seconds since the epoch. ``level``: only lines
-    of this level or a higher one. ``pattern``: only lines in which it is found, with the stack
-    traces below them.
+    of this level or a higher one. ``pattern``: only lines in which the pattern is found, with the
+    stack traces below them.
     """
 
     since: float | None = None
@@ -252,7 +252,7 @@ class FollowedOutput(ProgramOutput):
 
 
 def own_lines(text: str) -> list[str]:
-    """Return the lines of a log that are the program's and flinkish's own, without blank ones."""
+    """Return the lines that the program and flinkish wrote to a log, without blank lines."""
     chosen = ProgramOutput()
     lines = "".join([*chosen.feed(text), *chosen.finish()]).splitlines()
     return [line.rstrip() for line in lines if line.strip()]

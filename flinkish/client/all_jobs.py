@@ -44,7 +44,7 @@ class NewestSavepoint:
 @public_evolving
 @dataclass(frozen=True)
 class JobOutcome:
-    """The outcome for one job: a savepoint, an error, or the reason why none was attempted.
+    """The outcome for one job: a savepoint, an error, or why no savepoint was attempted.
 
     Parameters
     ----------
@@ -160,7 +160,8 @@ def newest_of(context: Context, jobs: Sequence[JobRecord]) -> dict[str, NewestSa
 def newest_savepoint(context: Context, job: JobRecord) -> NewestSavepoint | None:
     """Return the newest good savepoint that the registry knows of a job; None without one.
 
-    If none of its own is good, that is the savepoint from which it was restored.
+    If none of the job's own savepoints is good, return the one from which the job was restored, if
+    that savepoint is good.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -226,7 +227,7 @@ def save_all(
     removal = Removal()
     if keep is not None:
         removal = remove_old(context, target, keep, taken.keys(), taken.values())
-    # Last: no job waits for its savepoint while those of dead jobs are read.
+    # Last, so that no job waits for its savepoint while the savepoints of dead jobs are read.
     newest = newest_of(context, asked.troubles.failed)
     return AllSaved(outcomes, asked.troubles, removal, newest)
 

@@ -1,4 +1,4 @@
-"""The committed batches of a job's queries: the newest ones, and the wait for the next."""
+"""The newest committed batches of a job's queries, and the wait for newer batches."""
 
 from __future__ import annotations
 

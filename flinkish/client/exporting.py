@@ -1,4 +1,4 @@
-"""Make plain Spark checkpoints of saved state, from which programs without flinkish continue."""
+"""Make plain Spark checkpoints of saved state, so that programs continue without flinkish."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class ExportResult:
         One for each query, in the order in which the program starts them, or in the savepoint's
         order.
     spark_version
-        The Spark for which they were made; without a program, the one that wrote the state, or None
-        if that is not recorded.
+        The version of the Spark for which the checkpoints were made. Without a program, that is the
+        Spark that wrote the state; None if its version is not recorded.
     new_queries
         Queries of the program without saved state: they start in a new checkpoint.
     warnings

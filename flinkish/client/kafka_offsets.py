@@ -61,7 +61,7 @@ def _reads(source: Mapping[str, Any]) -> Any:
 def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
     """Return all topics of the offsets. Pure.
 
-    Raises UsageError if there are none.
+    Raises UsageError if there are no offsets.
     """
     topics = {each.topic for offsets in queries for each in offsets}
     if not topics:

@@ -101,10 +101,10 @@ def find_troubles(
 def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
     """Acknowledge that jobs have failed, so that they are no longer reported; return them.
 
-    ``references``: job ids, unique prefixes of ids, or names; none means all failed jobs.
+    ``references``: job ids, unique prefixes of ids, or names; without any, all failed jobs.
 
     Raises JobNotFound or AmbiguousJob if no job, or several, match a reference, or WrongState if a
-    job has not failed; then none is acknowledged.
+    job has not failed; no job is then acknowledged.
     """
     failed = unacknowledged(context)
     jobs = [_failed(context, each, failed) for each in references] if references else failed

@@ -67,7 +67,7 @@ class JobFacts:
 def measure(context: Context) -> list[Metric]:
     """Return the metrics of all jobs of the registry, always the same ones in the same order.
 
-    A job whose process is gone is recorded as FAILED, as by every reader of the registry.
+    A job whose process is gone is recorded as FAILED, as every reader of the registry does.
 
     Raises RegistryError if the registry cannot be read.
     """

@@ -181,7 +181,7 @@ def save_checkpoints(
     newest = 0.0
     for key, place in by_name.items():
         check_owner(context.registry, ids[key], place)
-        committed_batches(place)  # raises if there is none
+        committed_batches(place)  # raises an error if there is no committed batch
         newest = max(newest, last_written(place))
     batches = {key: _batch_of(context, place, batch) for key, place in by_name.items()}
     if may_be_running(newest, time.time()) and not dry_run:

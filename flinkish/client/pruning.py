@@ -282,7 +282,7 @@ def in_the_future(savepoint: CatalogEntry) -> str:
 
 
 def not_pruned(target: str, error: FlinkishError) -> PartialFailure:
-    """Return the error of a use case that took its savepoint but could not remove old ones."""
+    """Return the error of a use case that took a savepoint but could not remove old savepoints."""
     return PartialFailure(
         f"the savepoint was taken, but old ones in {target} were not removed: {error.message}",
         hint=error.hint,

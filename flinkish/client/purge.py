@@ -396,7 +396,7 @@ def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
 
 
 def _own_place(job: JobRecord, query: QueryStatus) -> str:
-    """Return the place of the checkpoint that a query's program names; empty if it names none."""
+    """Return the place of the checkpoint that a query's program names; empty if there is none."""
     own = query.own_location
     if own and not own.startswith("/") and ":" not in own.partition("/")[0]:
         own = os.path.join(job.launch.working_directory or "/", own)

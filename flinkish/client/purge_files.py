@@ -1,8 +1,8 @@
 """Files that a purge finds outside the registry: checkpoints, and leftovers of rehearsals.
 
 A rehearsal writes to its own directory next to the checkpoints of jobs. Its driver or its command
-removes that directory at the end. If both are killed, it remains, and no record mentions it. While
-the driver lives, it holds a lease there.
+removes that directory at the end. If both are killed, the directory remains, and no record mentions
+it. While the driver lives, it holds a lease there.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from flinkish.storage import base_name
 if TYPE_CHECKING:
     from flinkish.messages.plan import SparkVersions
 
-#: Largest number of savepoints in a report: the newest ones.
+#: Largest number of savepoints in a report, which has the newest ones.
 MOST = 100
 #: Number of newest lines of Spark that a report checks each savepoint against.
 _SPARKS = 3
@@ -187,7 +187,7 @@ def _answers(path: str) -> tuple[SparkAnswer, ...]:
 
     try:
         offers = open_path(path)
-    except FlinkishError:  # disposed of meanwhile: there is nothing to resume
+    except FlinkishError:  # disposed of in the meantime: there is nothing to resume
         return ()
     checks = (check_spark_version(offers, line) for line in load(SPARK).lines[-_SPARKS:])
     return tuple(SparkAnswer(each.versions, each.check.text, each.check.advice) for each in checks)

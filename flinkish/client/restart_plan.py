@@ -32,7 +32,7 @@ class Restart:
     job : JobRecord
         The ended job, with the secrets that were given again; or the started one.
     batches : mapping
-        The batch that each query continues from; None for one that starts from the beginning.
+        The batch that each query continues from; None for a query that starts from the beginning.
     savepoint : str or None
         The savepoint from which a new job starts instead.
     """

@@ -18,7 +18,7 @@ from flinkish.registry.jobs import JobRecord, JobState
 
 #: Seconds without a batch after which a query that waits for input is idle.
 QUIET = 2.0
-#: Largest number of digits of a batch: those of a 64-bit number, as Spark counts.
+#: Largest number of digits of a batch id, which is a 64-bit number in Spark.
 _MAX_DIGITS = 19
 #: States of a job whose program has started its queries.
 _STARTED = frozenset({JobState.RUNNING, JobState.CANCELLING, JobState.FINISHED})

@@ -60,7 +60,7 @@ def encode_fields(document: Any) -> dict[str, Any]:
 
 
 def version_of(cls: type) -> int:
-    """Return the document version of ``cls``: the one written, and the newest that can be read."""
+    """Return the version in which documents of ``cls`` are written, and the newest that is read."""
     version: int = getattr(cls, "VERSION", 1)
     return version
 

@@ -70,7 +70,7 @@ def is_pipeline(application: str | None) -> bool:
 class Program:
     """A PySpark program and the Spark that runs it.
 
-    With neither file nor module it is an application of flinkish itself.
+    A program with neither a file nor a module is an application of flinkish itself.
 
     Attributes
     ----------

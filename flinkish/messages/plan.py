@@ -148,7 +148,7 @@ class QueryRow:
     from_batch
         The saved batch of that query; None for an empty start.
     batch_id
-        The batch that it continues from, in its own numbers; None if it is not restored.
+        The batch that the query continues from, in its own numbering; None if it is not restored.
     writes
         ``format``, ``path`` and ``table`` of its sink, as far as the program says.
     notes

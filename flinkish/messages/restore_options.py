@@ -50,13 +50,13 @@ class RestoreOptions:
         Whether the restore is planned without asking the brokers of Kafka sources.
     set_offsets
         Pairs (source, where): the source, by uid or by what it reads, resumes from ``earliest``,
-        ``latest``, ``timestamp:TIME``, ``moved``, offsets as JSON in its own form, or those in a
-        file.
+        ``latest``, ``timestamp:TIME``, ``moved``, offsets as JSON in the source's own form, or the
+        offsets in a file.
     accept_repeated_rows
         Whether rows may be read again, and counted again by the state.
     verify
         How the files of the savepoint are verified before a driver starts: one of
-        :data:`VERIFY_LEVELS`; None is the first of them.
+        :data:`VERIFY_LEVELS`; None means the first level.
     """
 
     allow_non_restored: bool = field(default=False, metadata=OMIT_DEFAULT)
