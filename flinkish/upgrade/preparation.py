@@ -31,7 +31,7 @@ from flinkish.upgrade.target import NewVersion, target_launch
 class Secrets:
     """Secrets of the programs' launches, which the registry does not record.
 
-    ``conf`` has secret Spark settings, in place of the masked ones.
+    ``conf`` has the secret Spark settings that replace masked ones.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -62,7 +62,7 @@ class Ready:
     launch: Launch = field(repr=False)
 
     def steps(self) -> list[str]:
-        """Return the steps for people."""
+        """Return the steps as sentences for people."""
         return list(describe(self.upgrade))
 
 

@@ -17,10 +17,10 @@ NO_PROGRAM = Program()
 
 @dataclass(frozen=True)
 class Changes:
-    """The new program's differences from the old job; None and empty keep what it had.
+    """The new program's differences from the old job; None and empty keep what the job had.
 
     ``program`` has absolute paths; ``drops_arguments`` says that the new program gets no arguments
-    if it names none. ``working_directory`` applies only to another application.
+    if it names none. ``working_directory`` applies only if ``program`` names an application.
     """
 
     program: Program = NO_PROGRAM
