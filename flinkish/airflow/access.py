@@ -134,7 +134,7 @@ class JobLook:
         return self._looked(at_length=False)
 
     def at_length(self) -> Answer | None:
-        """Look for as long as an idle job needs to prove idle, as nothing is kept between looks."""
+        """Look until an idle job has shown that it is idle; for callers that forget earlier looks."""
         return self._looked(at_length=True)
 
     def _looked(self, *, at_length: bool) -> Answer | None:
@@ -165,7 +165,7 @@ class JobLook:
         return Job.of(flinkish, there)
 
     def _length(self, flinkish: Context, job: Job) -> float:
-        """Return the seconds that an idle job needs to prove idle; 0 for other goals."""
+        """Return the seconds that an idle job needs to show that it is idle; 0 for other goals."""
         if self._goal.kind is not GoalKind.IDLE:
             return 0.0
         quiet = quiet_time(job.queries(), self._goal)
@@ -208,7 +208,7 @@ class Looking:
 
 
 def program_of(spark: Program, file: str | None, arguments: Sequence[object]) -> Program:
-    """Return the program ``spark`` with another file, unless that is None, and more arguments."""
+    """Return ``spark`` with ``file`` as its file, if it is given, and with more arguments."""
     words = (*spark.arguments, *map(str, arguments))
     return replace(spark, application=file or spark.application, arguments=words)
 
@@ -222,7 +222,7 @@ def begin_stop(
     drain: bool,
     is_retry: bool,
 ) -> PendingSavepoint | str:
-    """Begin to stop a job; return the stop, or the savepoint if an earlier try has stopped the job.
+    """Begin to stop a job; return the stop, or the savepoint's path if an earlier try stopped it.
 
     If an earlier try has begun a stop, a retry returns that stop.
     """

@@ -1,4 +1,4 @@
-"""Triggers: they look for what a deferred task waits for, in the registry, again and again.
+"""Triggers, which look into the registry again and again for what a deferred task waits for.
 
 The triggerer needs flinkish, and must reach the same registry as the workers. Airflow encrypts the
 arguments of triggers; the registry's URL is among them.
@@ -113,7 +113,7 @@ class SavepointTrigger(RegistryTrigger):
 
 
 def is_deferrable(asked: bool | None) -> bool:
-    """Return whether to defer a task: as ``asked``, or if None as Airflow is configured."""
+    """Return ``asked`` or, if it is None, whether Airflow defers tasks by default."""
     if asked is not None:
         return asked
     return bool(conf.getboolean("operators", "default_deferrable", fallback=False))

@@ -36,8 +36,7 @@ class ClusterManager(str, Enum):
 class Target:
     """Spark's counterpart of a deployment target of Flink.
 
-    ``master`` is the beginning of the URL of Spark's master. If ``is_whole`` is set, ``master`` is
-    complete, and needs no address.
+    ``master`` is the beginning of Spark's master URL. If ``is_whole`` is set, the URL has no address.
     """
 
     master: str

@@ -76,7 +76,7 @@ class ExponentialDelay:
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Restarts after ``delay`` seconds, up to ``most`` failures within ``interval`` seconds."""
+    """Restarts after ``delay`` seconds, if ``interval`` seconds have at most ``most`` failures."""
 
     most: int
     interval: float
