@@ -134,7 +134,7 @@ class JobLook:
         return self._looked(at_length=False)
 
     def at_length(self) -> Answer | None:
-        """Look until an idle job has shown that it is idle; for callers that forget earlier looks."""
+        """Look until an idle job has shown to be idle; for callers that forget earlier looks."""
         return self._looked(at_length=True)
 
     def _looked(self, *, at_length: bool) -> Answer | None:

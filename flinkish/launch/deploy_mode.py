@@ -36,7 +36,7 @@ class ClusterManager(str, Enum):
 class Target:
     """Spark's counterpart of a deployment target of Flink.
 
-    ``master`` is the beginning of Spark's master URL. If ``is_whole`` is set, the URL has no address.
+    ``master`` is the beginning of Spark's master URL. If ``is_whole`` is set, no address follows.
     """
 
     master: str

@@ -179,7 +179,7 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
 def _candidates(context: Context) -> list[JobRecord]:
     """Return the running jobs, and those of unfinished upgrades: one job for each upgrade.
 
-    In the middle of an upgrade no job may run, or, in a handover, both the old and the new job.
+    In the middle of an upgrade there may be no running job, or, in a handover, two.
     """
     registry = context.registry
     jobs = {

@@ -53,7 +53,7 @@ class ShadowUpgrade(Execution):
         if stop is None or stop.state is RequestState.FAILED:
             self._save(state=UpgradeState.ENDING)
             return
-        self._save(failure=None)  # drop the record that it was asked to be undone
+        self._save(failure=None)  # nothing was undone, so there is no failure to record
         upgrade = self.upgrade
         raise WrongState(
             f"upgrade {upgrade.upgrade_id} cannot be undone: job {upgrade.name} has been asked to "
