@@ -109,7 +109,7 @@ class NoticeWatch:
                 yield _at(view, Event.SAVEPOINT_FAILED, text, request.finished)
 
     def _late(self, view: JobView) -> Iterator[Notice]:
-        """Yield that the next savepoint is overdue, once after each savepoint or start."""
+        """Yield a notice if the next savepoint is overdue, once after each savepoint or start."""
         if self._max_age is None or view.job.state is not JobState.RUNNING:
             return
         runs = [change.time for change in view.history if change.state is JobState.RUNNING]

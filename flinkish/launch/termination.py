@@ -306,7 +306,7 @@ def wait_until_gone(registry: Registry, job: JobRecord, patience: float = _GONE_
 
 
 def _held(job: JobRecord, ref: ProcessRef) -> WrongState:
-    """Return the error of an ended job with a process that does not end."""
+    """Return the error for an ended job that has a process that does not end."""
     who = f"job {job.name} ({job.job_id}) has ended, and"
     hint = f"follow it with: flinkish status {job.job_id}"
     if ref != job.supervisor:

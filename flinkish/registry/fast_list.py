@@ -170,7 +170,7 @@ def _read(
 
 
 def _certainly_alive(host: str, driver: list[Any], supervisor: list[Any]) -> bool:
-    """Return whether the driver runs on this host, or the supervisor if there is no driver yet.
+    """Return whether a job's driver runs on this host, or its supervisor if it has no driver yet.
 
     The rule is that of :func:`flinkish.registry.liveness.loss_reason`; False in case of doubt.
     """

@@ -107,7 +107,7 @@ class Item:
 class JobPlan:
     """What a purge does with one ended job.
 
-    ``reasons`` are why it stays as a whole; then ``items``, its parts, are empty.
+    ``reasons`` are why the job stays as a whole. In that case ``items``, the job's parts, is empty.
     """
 
     job: JobRecord

@@ -44,7 +44,7 @@ class SqliteDatabase(Database):
     raises RegistryError if the file is missing.
     """
 
-    #: The file's state at the start of an immutable connection, which sees no later change.
+    #: The file's state when an immutable connection, which sees no later change, was made; or None.
     _frozen: tuple[object, ...] | None = None
 
     def __init__(self, path: str, *, create: bool = True) -> None:

@@ -32,7 +32,7 @@ def holds_name(upgrade: Upgrade, name: str) -> bool:
     """Return whether an unfinished upgrade holds a name even while no job of that name runs. Pure.
 
     Between the end of the old job and the start of the new one, no other job may resume from the
-    old job's state. Beside a shadow, the old job runs until the shadow is promoted.
+    old job's state. With a shadow, the old job runs until the shadow is promoted.
     """
     is_between = upgrade.kind is not UpgradeKind.SHADOW or upgrade.state is UpgradeState.PROMOTING
     return is_between and upgrade.name == name

@@ -50,7 +50,7 @@ _RESTARTING = (JobState.FAILING, JobState.RESTARTING)
 
 
 class Execution:
-    """The rest of an upgrade, carried out step by step; undone with ``back``."""
+    """The rest of an upgrade, carried out step by step; with ``back``, the upgrade is undone."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Execution:
         self._deadline = time.monotonic() + upgrade.timeout  # of the current savepoint or stop
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
-        """Return the function of each step; a state without one needs a decision of the user."""
+        """Return the function of each step; a state without one is final, or the user decides."""
         raise NotImplementedError
 
     def run(self) -> Upgrade:
@@ -235,8 +235,8 @@ class Execution:
     def _await(self, job_id: str, lacks: Callable[[JobRecord], str | None], what: str) -> JobRecord:
         """Wait until the new program lacks nothing, or has ended without a failure.
 
-        ``lacks`` returns what a job lacks, as a clause, or None. ``what`` begins the message of the
-        timeout, before the seconds.
+        ``lacks`` returns what a job lacks, as a clause, or None. ``what`` is the part of the
+        timeout's message before the seconds.
         """
         timeout = self.upgrade.health.timeout
         lack: str | None = None

@@ -69,10 +69,10 @@ class Ready:
 def prepare(context: Context, job: JobRecord, version: NewVersion, kind: UpgradeKind) -> Ready:
     """Check an upgrade against the running job, and change nothing.
 
-    Raises ExternalJob if another launcher has started it; WrongState if the job does not run;
+    Raises ExternalJob if another launcher has started the job; WrongState if the job does not run;
     UsageError if secrets of the job are missing, without which it could not be started again, or if
     a shadow would write where the job does; LaunchFailed if Spark, Java or a Python of the new
-    program is missing; FlinkishError if it cannot be checked.
+    program is missing; FlinkishError if the new program cannot be checked.
     """
     check_ours(job, "upgraded")
     changes, is_shadow = version.changes, kind is UpgradeKind.SHADOW

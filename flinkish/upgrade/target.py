@@ -33,8 +33,8 @@ class Changes:
 class NewVersion:
     """The request for an upgrade.
 
-    ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is in
-    seconds, for the job's savepoint and (if the job is stopped) its end together; None is
+    ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is the
+    time in seconds for the job's savepoint and, if the job is stopped, for its end as well; None is
     ``client.timeout``.
     """
 
