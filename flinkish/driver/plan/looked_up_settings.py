@@ -8,9 +8,9 @@ expressions that ran with both values):
   replaced an expression by a ``StaticInvoke``, the kept value is an argument of the call.
 * ``JacksonParser`` and ``UnivocityParser`` choose their formatters by the parser policy, for
   timestamps and dates, with and without a pattern.
-* By ``decimalOperations.allowPrecisionLoss``, a decimal result that needs more than 38 digits loses
-  digits of the fraction (``adjustPrecisionScale``) or overflows: the values differ, though the
-  types often look alike.
+* ``decimalOperations.allowPrecisionLoss`` decides whether a decimal result that needs more than 38
+  digits loses digits of the fraction (``adjustPrecisionScale``) or overflows: the values differ,
+  though the types often look alike.
 * A setting that changes a result's type or the text of an expression can be seen in the plan, and
   is not listed in this module. Nor is one that only makes a query fail (``encode`` of characters
   that a charset lacks).

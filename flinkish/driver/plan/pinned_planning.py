@@ -30,7 +30,7 @@ from flinkish.driver.plan.plan_classes import (
     streaming_object,
 )
 
-#: A setting that every offset log has (2.4 on): settings without it do not come from a log.
+#: A setting that every offset log has (2.4 on): settings that include it come from a log.
 _ALWAYS_PINNED = PIN_WATERMARK_POLICY
 _RESOLVE_DEDUP = "org.apache.spark.sql.catalyst.analysis.ResolveDeduplicate$"
 _DEDUP = frozenset({"Deduplicate", "DeduplicateWithinWatermark"})

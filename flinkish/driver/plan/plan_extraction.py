@@ -77,8 +77,8 @@ class PlannedSource(Identified):
     ``entry`` is the source's line in the log (0, 1 ...). ``directory`` is below ``sources/``; where
     Spark knows sources by name, it is also the key of the line. ``key`` is the source's node in the
     graph. ``signature`` is what the source reads, as ``format[what]``, and identifies a source
-    without a uid. ``feeds`` are the ordinals of the stateful operators downstream of the source. For
-    ``options`` see :class:`~flinkish.driver.plan.plan_sources.Relation`.
+    without a uid. ``feeds`` are the ordinals of the stateful operators downstream of the source.
+    For ``options`` see :class:`~flinkish.driver.plan.plan_sources.Relation`.
     """
 
     entry: int
@@ -94,8 +94,8 @@ class PlannedSource(Identified):
 class PlannedQuery:
     """The operators of a query.
 
-    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys. If a token occurs
-    twice, even in two queries, one DataFrame with a uid is used twice.
+    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys. A token that
+    occurs twice, even in two queries, means that one DataFrame with a uid is used twice.
     ``operators`` are the stateful ones, by ordinal. ``notes`` are sentences for the user, such as
     those on uids that occur more than once. ``sources`` are in the order of Spark's offset log.
     """

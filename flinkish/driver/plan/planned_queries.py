@@ -81,7 +81,7 @@ def new_query(
 
 
 def new_sink(facts: WriterFacts, session: Any) -> NewSink:
-    """Describe the sink of a starting query, with its location as the program or catalog gives it."""
+    """Describe the sink of a starting query, with its location from the program or a catalog."""
     problem = why_not_savepointable(facts)
     place, unreadable = with_format(facts.place, session), ""
     try:
