@@ -95,7 +95,7 @@ def options_of(holder: Any) -> dict[str, str]:
 
 
 def certain_of(options: Mapping[str, str]) -> bool | None:
-    """Return the result of :func:`needs_zone` for timestamps in text, by a reader's options. Pure."""
+    """Return the result of :func:`needs_zone` for timestamps in text, by reader options. Pure."""
     if "timezone" in options:
         return None
     pattern = options.get("timestampformat")
@@ -240,7 +240,7 @@ def has_times(expression: Any) -> bool:
 
 
 def moments(expression: Any) -> int:
-    """Return which of its parts a value formats by the session's settings (``DATES`` ...)."""
+    """Return ``ALL`` if a value contains timestamps, ``DATES`` if only dates, else ``NOTHING``."""
     kinds = moments_of(expression.dataType())
     return ALL if "timestamp" in kinds else DATES if kinds else NOTHING
 

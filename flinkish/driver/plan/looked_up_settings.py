@@ -52,7 +52,7 @@ _BINARY = "spark.sql.binaryOutputStyle"
 #: How CSV and XML write bytes by default: ``[FF 00]``.
 _BINARY_DEFAULT = "HEX_DISCRETE"
 _PYTHON_ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
-#: Whether a plain Python function gets its values by Arrow, by ``PythonUDF.evalType``.
+#: For each ``PythonUDF.evalType`` of a plain function: whether Arrow passes the values.
 _PYTHON_TYPES = {100: "false", 101: "true"}
 
 #: Settings that may change keys or values: an expression that cannot be read may need any of them.

@@ -126,8 +126,8 @@ class PhysicalOperator:
 class PlanReader:
     """Reads the plans of one DataFrame that will be written as a stream.
 
-    ``settings`` are set in the clone of the session in which the DataFrame is planned.
-    ``relations`` are the sources of the analyzed plan.
+    The DataFrame is planned in a clone of its session, with ``settings``. ``relations`` are the
+    sources of the analyzed plan.
     """
 
     def __init__(

@@ -41,9 +41,9 @@ class Relation:
     """An occurrence of a source in a plan.
 
     ``entry`` is the source's line in the offset log, ``directory`` its directory below
-    ``sources/``. ``format`` is ``file``, ``rate``, ``kafka`` ... ``signature`` is what the source
-    reads, as ``format[what]``. ``name`` is from ``readStream.name("x")`` (Spark 4.2 and later).
-    ``options`` are those that matter to a restore.
+    ``sources/``. ``format`` is a word such as ``file`` or ``kafka``. ``signature`` is what the
+    source reads, as ``format[what]``. ``name`` is from ``readStream.name("x")`` (Spark 4.2 and
+    later). ``options`` are those that matter to a restore.
     """
 
     entry: int
@@ -101,7 +101,7 @@ def signature(
 
     The same input has the same signature in any session.
 
-    Only those of ``options`` are used that identify what is read. ``path`` is given if the source
+    Of ``options``, only those are used that identify what is read. ``path`` is given if the source
     itself states its path.
     """
     lowered = {name.lower(): value for name, value in options.items()}
@@ -137,7 +137,7 @@ def _format(node: Any) -> str:
 
 
 def _names(node: Any) -> tuple[str | None, str | None]:
-    """Return the name that Spark uses for a source, and the name that the program gave to it."""
+    """Return Spark's name for a source and the name that the program gave; each may be None."""
     named = node.sourceIdentifyingName()
     if not named.nameOpt().isDefined():
         return None, None

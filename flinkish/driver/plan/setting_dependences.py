@@ -4,8 +4,8 @@ Facts used (Spark 3.5 to 4.3):
 
 * The offset log pins none of these settings (``OffsetSeqMetadata.relevantSQLConfs`` has only those
   of state stores and of the planner), so a restart takes the session's values.
-* The analyzer writes into expressions the time zone, if they need one
-  (``ResolveTimeZone``, ``TimeZoneAwareExpression.timeZoneId``), and the ANSI mode
+* Into the expressions that need them, the analyzer writes the time zone
+  (``ResolveTimeZone``, ``TimeZoneAwareExpression.timeZoneId``) and the ANSI mode
   (``evalMode``, ``failOnError``). These are the values at the moment when the program made the
   DataFrame, not at the query's start.
 * ``window`` and ``session_window`` count from 1970 in UTC, so they need no zone.
@@ -167,7 +167,7 @@ class DependenceReader:
             inner = self._all(items(expression.children()), times=times)
             return tuple(need for need in inner if need.setting != ANSI)
         replaced = self._replaceable is not None and self._replaceable.isInstance(expression)
-        if replaced and name not in WRITERS:  # their replacement does not show all needs
+        if replaced and name not in WRITERS:  # a writer's replacement hides some needs
             own = self._looked_up(name, expression)
             inner = self._needs(expression.replacement(), times=times)
             return tuple(dict.fromkeys([*own, *inner]))
@@ -263,7 +263,7 @@ class DependenceReader:
             yield from self._session(TIME_ZONE, expression) if any(times_passed) else ()
 
     def _called(self, call: Any) -> Iterator[_Need]:
-        """Yield what a call needs by which the optimizer has replaced ``to_json`` or the like."""
+        """Yield what a call needs that replaces ``to_json`` or the like in the optimized plan."""
         evaluator = _evaluator(call)
         if evaluator is None:
             return

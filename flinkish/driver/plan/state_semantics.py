@@ -374,7 +374,7 @@ def _partial(aggregation: Any) -> Any:
 
 
 def _renamed(text: str, named: Mapping[str, str]) -> str:
-    """Return SQL with its columns replaced by names or definitions, each column once. Pure."""
+    """Return SQL with names or definitions in place of its columns, in a single pass. Pure."""
     if not named:
         return text
     columns = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
