@@ -95,7 +95,7 @@ class DeltaTable:
     def answer(self, position: DeltaPosition, options: Mapping[str, str]) -> DeltaAnswer:
         """Return what the table still has for a source at ``position``; TableError as :meth:`read`.
 
-        ``options`` are those of the source.
+        ``options`` are the source's options.
         """
         if not self.exists():
             return DeltaAnswer(None)

@@ -95,7 +95,7 @@ class IcebergTable:
     def answer(self, position: IcebergPosition, options: Mapping[str, str]) -> IcebergAnswer:
         """Return what the table still has for a source at ``position``; TableError as :meth:`read`.
 
-        ``options`` are those of the source.
+        ``options`` are the source's options.
         """
         with self._errors():
             table = self._load()

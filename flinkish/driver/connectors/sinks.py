@@ -20,7 +20,7 @@ _OPEN: Mapping[str, Callable[[SinkPlace, Any], Table | None]] = {
 
 
 def with_format(place: SinkPlace, session: Any) -> SinkPlace:
-    """Return a place with its format's short name; the session's default if it has no format."""
+    """Return a place with the short name of its format, by default that of the session's format."""
     name = place.format
     if not name and session is not None:
         name = str(session.conf.get("spark.sql.sources.default", "parquet"))
@@ -87,7 +87,7 @@ def facts_at(
         version = reading.version
         if reading.newest_batch is not None and reading.newest_batch > batch_id:
             version = version_at(table.history(), query_id, batch_id)
-    except FlinkishError as error:  # a savepoint does not fail because of it
+    except FlinkishError as error:  # no reason to fail the savepoint
         return described, error.message
     if version is not None:
         described.update(table_id=reading.table_id, table_version=version)

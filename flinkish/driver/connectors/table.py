@@ -58,8 +58,8 @@ class Table(Protocol):
 def table_errors(table: str, product: str) -> Iterator[None]:
     """Turn the errors of a table's own classes into TableError, with their first line.
 
-    ``table`` is the table's path or name. ``product`` is the name of the table format, for an error
-    that says that the session has no classes of it.
+    ``table`` is the table's path or name. ``product`` names the table format or the catalog, whose
+    classes the session may lack.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException

@@ -50,7 +50,7 @@ def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
         metadata = streaming_object(jvm, "OffsetSeqMetadata")
         target = session.sessionState().conf() if _takes_sql_conf(metadata) else conf
         metadata.setSessionConf(metadata.apply(json.dumps(log)), target)
-    # Spark runs stateful queries with both switched off.
+    # Spark runs streaming queries with these two settings off.
     for key in ("spark.sql.adaptive.enabled", "spark.sql.cbo.enabled"):
         conf.set(key, "false")
     # StreamExecution sets this key too. Unset, its value would be null.

@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.errors import Incompatible
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-#: Sub-packages of Spark's streaming engine: 3.5 and 4.0 first, then those of 4.1 on.
+#: Packages below that one: itself for 3.5 and 4.0, then the sub-packages that 4.1 introduced.
 _PACKAGES = ("", ".runtime", ".checkpointing", ".operators.stateful")
 
 

@@ -45,7 +45,7 @@ class Steps:
         members: dict[int, list[int]] = {}
         for position in range(len(nodes)):
             members.setdefault(self._top[position], []).append(position)
-        #: The operator to which a tag on a step refers, by the step's top; None if it has none.
+        #: By the top of a step: the operator to which a tag on the step refers, or None.
         self._principal = {top: self._choose(inside) for top, inside in members.items()}
         self._operators = frozenset(p for p in self._principal.values() if p is not None) | stateful
 

@@ -92,8 +92,8 @@ class DriverRestoreEnvironment:
     ) -> SinkPlan | None:
         """Judge whether the sink already has batches that the query would write.
 
-        If the offer is a running job, the job would end with the batch that it has planned, so the
-        query would replay no batch.
+        A running job that is stopped first completes the batch that it has planned. So a query that
+        takes over from a running job replays no batch.
         """
         position = _position(new, offer, recipe.batch_id)
         if position is None:

@@ -10,7 +10,7 @@ Facts used (Spark 3.5 to 4.3):
   DataFrame, not at the query's start.
 * ``window`` and ``session_window`` count from 1970 in UTC, so they need no zone.
 * Formatters and the readers of files look their settings up when the query runs. So do Python
-  functions, except those that get rows: they show timestamps in the zone of their process.
+  functions, except those that get rows, which show timestamps in the zone of their process.
 * An attribute keeps its ``exprId`` through a plan, so its definitions lead down to the sources.
 """
 

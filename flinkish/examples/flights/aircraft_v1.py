@@ -4,7 +4,7 @@ The state of an aircraft is an object of a class that the program defines. flink
 of its serializer in every savepoint, so the next version of the program, ``aircraft_v2.py``, may
 have other fields.
 
-Run it with ``flinkish run`` or, giving it a checkpoint of its own, with ``spark-submit``::
+Run it with ``flinkish run``, or with ``spark-submit`` and the option ``--checkpoint``::
 
     aircraft_v1.py INPUT OUTPUT [--files-per-trigger N] [--every INTERVAL] [--checkpoint DIR]
 

@@ -4,7 +4,7 @@ The next version of ``aircraft_v1.py``, which takes over its state. The class of
 field (``worst``, with a default for known aircraft), lacks a field (``miles``) and has a renamed
 field (``delay``, formerly ``minutes``).
 
-Run it with ``flinkish run`` or, giving it a checkpoint of its own, with ``spark-submit``::
+Run it with ``flinkish run``, or with ``spark-submit`` and the option ``--checkpoint``::
 
     aircraft_v2.py INPUT OUTPUT [--files-per-trigger N] [--every INTERVAL] [--checkpoint DIR]
 

@@ -5,8 +5,8 @@ is one more column, and the airlines have names. The steps from the source to th
 unchanged, and so are the aggregates and the order in which the result first uses them. The state
 depends on exactly these.
 
-An ordinary PySpark program: it knows nothing of flinkish. Run it with ``flinkish run`` or, giving
-it a checkpoint of its own, with ``spark-submit``::
+An ordinary PySpark program: it knows nothing of flinkish. Run it with ``flinkish run``, or with
+``spark-submit`` and the option ``--checkpoint``::
 
     delays_v2.py INPUT OUTPUT [--files-per-trigger N] [--every INTERVAL] [--checkpoint DIR]
 
