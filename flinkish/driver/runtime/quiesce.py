@@ -43,7 +43,7 @@ def quiesce(
     """End every query (JVM ``StreamingQuery`` objects) at its next batch boundary.
 
     ``timeout`` is in seconds, for running batches. ``interrupted`` is called about once a second
-    and raises to end the wait.
+    and raises an error to end the wait.
 
     Raises GivenUp if a batch still ran after ``timeout`` seconds. The end has then been taken back
     for the queries that still ran; the caller restarts those that ended.

@@ -20,7 +20,7 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import BatchRun, OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
 
-#: The end of the metric's name in lower case; RocksDB's has a prefix.
+#: The end of the repair metric's name, in lower case; RocksDB's metric has a prefix.
 _REPAIRED = "numsnapshotsautorepaired"
 
 
@@ -39,7 +39,7 @@ class SnapshotFacts:
     _seen: int | None = None
 
     def see(self, progress: Mapping[str, Any]) -> None:
-        """Take in a progress report; one that was seen before changes nothing."""
+        """Take in a progress report; a report that was seen before changes nothing."""
         batch = progress.get("batchId")
         if batch is None or batch == self._seen:
             return
@@ -59,7 +59,7 @@ class SnapshotFacts:
             self.repaired = (self.repaired or 0) + sum(repairs)
 
 
-#: The batches in a query's status: those of half a minute, if each is seen.
+#: Maximum number of batches in a query's status: half a minute of one batch a second.
 RECENT_BATCHES = 30
 
 
@@ -151,7 +151,7 @@ def set_once(writer: Any, jvm: Any) -> None:
     """Let the next start of a writer's query run a single batch."""
     if isinstance(writer, ServerWriter):
         writer.only_once()
-    else:  # the JVM's writer changes itself
+    else:  # this changes the JVM's writer in place
         writer._jwrite.trigger(jvm.org.apache.spark.sql.streaming.Trigger.Once())
 
 
@@ -164,7 +164,7 @@ def checkpoint_location(uri: str) -> str:
 
 
 def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | None:
-    """Return the newest batch: of a local commit log, else of Spark's last progress."""
+    """Return the newest committed batch: of the commit log if local, else of ``progress``."""
     if query.checkpoint.startswith("/"):
         return newest_committed_batch(query.checkpoint)
     return _reported_batch(progress)
@@ -206,9 +206,9 @@ def batch_end(progress: Mapping[str, Any]) -> str | None:
 
 
 def with_batch(batches: tuple[BatchRun, ...], progress: Mapping[str, Any]) -> tuple[BatchRun, ...]:
-    """Return the newest batches with that of a progress report, if it has computed one. Pure.
+    """Return the newest batches with that of a progress report, if a batch was computed. Pure.
 
-    Spark's own list of reports is not asked: each would be a call to the JVM.
+    Spark's own list of reports is not read: each report would be a call to the JVM.
     """
     durations = progress.get("durationMs", {})
     batch, took = progress.get("batchId"), durations.get("triggerExecution")
@@ -272,7 +272,7 @@ def sink_of(query: ManagedQuery) -> dict[str, Any]:
 
 
 def what_lasts(query: ManagedQuery) -> tuple[object, ...]:
-    """Return what tells whether :func:`lasting_facts` has changed, without a call to the JVM."""
+    """Return a value that changes with :func:`lasting_facts`, without a call to the JVM."""
     sources, operators = (query.progress.get(key, ()) for key in ("sources", "stateOperators"))
     return (
         query.run_id,
