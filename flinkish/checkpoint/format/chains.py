@@ -28,7 +28,7 @@ from flinkish.checkpoint.format.errors import MissingStateFile
 from flinkish.checkpoint.format.names import HDFS, VersionedFile, state_files_among
 from flinkish.checkpoint.format.text import parse_json
 
-#: (snapshot, changes) of a backend.
+#: The kinds of a backend's files: snapshot, changes.
 _HDFS_KINDS: Final = ("snapshot", "delta")
 _ROCKSDB_KINDS: Final = ("zip", "changelog")
 

@@ -96,7 +96,8 @@ _SCHEMA_KEY: Final = "stateSchemaFilePaths"
 class OperatorStore:
     """One store of an operator.
 
-    ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 for others.
+    ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 for a store
+    without them.
     ``partitions`` is Spark's count, which may be higher than the number on disk. ``schema_paths``
     are absolute locations of its schema files, the oldest first; None in version 1.
     """

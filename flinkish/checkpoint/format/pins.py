@@ -70,7 +70,7 @@ def short_codec(codec: str) -> str:
 
 
 def backend_of(pins: Mapping[str, str]) -> str | None:
-    """Return the backend of the pinned state store provider; None if it is another or unnamed.
+    """Return the backend of the pinned state store provider; None if it is unknown or not pinned.
 
     Spark's own two classes are recognised by their simple names, for builds that relocate its
     packages.

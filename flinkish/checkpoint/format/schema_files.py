@@ -6,9 +6,9 @@ int32BE n and n such strings, because one holds 65,535 bytes at most. Formats
 
 - v1: "v1", key schema, value schema;
 - v2: "v2", chunks(key schema), chunks(value schema);
-- v3: "v3", int32BE number of families, for each: its name, int16BE id of the key schema, chunks(key
-  schema), int16BE id of the value schema, chunks(value schema), chunks(key encoder), chunks(schema
-  of the user's key).
+- v3: "v3", int32BE number of families, then for each family: its name, int16BE id of the key
+  schema, chunks(key schema), int16BE id of the value schema, chunks(value schema), chunks(key
+  encoder), chunks(schema of the user's key).
 """
 
 from __future__ import annotations

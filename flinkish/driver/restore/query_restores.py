@@ -125,8 +125,8 @@ def check_names(
     queries
         All queries that the program has started.
     left
-        What they have not taken of the savepoint, if the program may start others; names that those
-        may have are passed over.
+        The state in the savepoint that these queries have not taken, if the program may start
+        others. Names that later queries may have are passed over.
     saved
         The queries of the savepoint.
     """

@@ -205,7 +205,7 @@ class Restorer:
         self._others.take(new.name, new.sink, query_id, new.session)
 
     def to_roll_back(self) -> frozenset[str]:
-        """Return the queries that must not run yet, as their tables have to go back first."""
+        """Return the queries that must not run yet: their tables must be rolled back first."""
         return frozenset(self._to_roll_back)
 
     def roll_back(self, started: Collection[str]) -> None:
@@ -264,9 +264,9 @@ class Restorer:
         Parameters
         ----------
         more_to_come
-            The program may start more queries after this one, as it waits for a query that ends by
-            itself. Saved queries without any restored state may then belong to later ones, unless a
-            query of this program has found no state at all.
+            The program may start more queries, as it waits for a query that ends by itself. Saved
+            queries without any restored state may then belong to later queries, unless a query of
+            this program has found no state at all.
 
         Returns
         -------

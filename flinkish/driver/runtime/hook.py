@@ -7,7 +7,7 @@ They only record the program's calls and leave the decisions to the :class:`Runt
 * ``StreamingQuery.awaitTermination`` and ``isActive``, ``StreamingQueryManager.active`` and
   ``awaitAnyTermination``, ``SparkContext.stop``: while a request that has quiesced queries has no
   result, they wait, or say that the queries run. ``stop`` ends the queries before it stops Spark.
-* ``StreamingQuery.processAllAvailable``, ``lastProgress`` and ``recentProgress``: the runtime learns
+* ``StreamingQuery.processAllAvailable``, ``lastProgress``, ``recentProgress``: the runtime learns
   that the program asks for the state of a query.
 * ``SparkSession.Builder.getOrCreate``, ``create``, ``remote`` and ``config``: they refuse a Spark
   Connect server that is not in this process.
