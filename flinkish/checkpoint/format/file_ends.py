@@ -77,7 +77,7 @@ _SST_MAGIC: Final = bytes.fromhex("f7cff485b741e288")
 
 
 def has_end(path: str) -> bool:
-    """Return whether a state file's end shows damage; of other files only the size can."""
+    """Return whether the end of a state file can show damage; in other files only the size can."""
     return path.endswith(".sst") or parse_name(path.rpartition("/")[2]) is not None
 
 

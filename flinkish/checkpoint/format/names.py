@@ -69,7 +69,7 @@ def parse_number(name: str) -> int | None:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a name from a file's content can only name an entry of one directory."""
+    """Return whether a name from a file's content is a plain name, which leaves no directory."""
     return name not in {"", ".", ".."} and "/" not in name and "\0" not in name
 
 

@@ -1,9 +1,9 @@
 """Canonical savepoints of the running job: its cut, rewritten by its own application.
 
 The cut is copied as for a native savepoint, into a scratch directory next to the target. So the
-queries can continue (and Spark can trim files) while the engine reads the copy. The engine's jobs
-run in the job group of the calling thread and in their own scheduler pool, which takes effect if
-the application schedules fairly (``spark.scheduler.mode=FAIR``).
+queries can continue (and Spark can trim files) while the engine reads the copy. The engine's Spark
+jobs run in the job group of the calling thread and in their own scheduler pool, which takes effect
+if the application schedules fairly (``spark.scheduler.mode=FAIR``).
 """
 
 from __future__ import annotations

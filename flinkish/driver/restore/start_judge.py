@@ -288,10 +288,10 @@ class Adviser(StartJudge):
 
 
 def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:
-    """Return the newest ended run of a job's name with this query, if it has committed no batch.
+    """Return the newest ended run of a job's name that had this query, if it committed no batch.
 
-    None if it planned none either. It ended during the query's first batch, which the sink may
-    have already.
+    Returns None if the run committed a batch of the query, or planned none. Else it ended during
+    the query's first batch, which the sink may have already.
     """
     ended = [
         each

@@ -58,7 +58,7 @@ class EarlierRun:
             return frozenset()
         names = {self.own, storage.one_name(self.own)}
         if self.restored_batch is None:
-            names.add(storage.one_name(self.checkpoint))  # it runs in its own location
+            names.add(storage.one_name(self.checkpoint))  # not restored: in its own location
         return frozenset(names)
 
     def refuse_other(self, name: str, own: str, place: str) -> ConsentNeeded | None:

@@ -34,7 +34,8 @@ def file_sink_log_ready(
 ) -> Iterator[None]:
     """Complete the log of the file sink of query ``name``, which is started inside the block.
 
-    ``paths`` maps the paths in the log, because readers of the output find its files there.
+    The paths in the log are mapped by ``paths``, because readers find the output's files through
+    the log.
 
     Nothing is done for other sinks, or for a query that starts at batch 0. The query plans no batch
     before its log is complete.

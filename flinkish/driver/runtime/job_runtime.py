@@ -131,9 +131,9 @@ class Runtime:
         return self._starts.not_served()
 
     def try_in_flight(self) -> AbstractContextManager[None] | None:
-        """Put a request in flight, as :meth:`in_flight`, unless the program starts queries.
+        """Put a request in flight, as :meth:`in_flight`, unless the program is starting queries.
 
-        Returns None while it does, because a savepoint would lack a query. No query can start
+        Returns None while it is, because a savepoint would lack a query. No query can start
         between the check and the request.
         """
         with self._gate.changed:

@@ -36,7 +36,7 @@ class FlowJob(Protocol):
         """Whether the job restores a savepoint."""
 
     def prepare_flow(self, flow: Flow) -> Prepared:
-        """Prepare the query of a flow before it starts; raise what refuses it."""
+        """Prepare the query of a flow before it starts; raise the refusal if it may not start."""
 
     def flows_prepared(self, waiting: Sequence[ManagedQuery]) -> Mapping[str, str]:
         """Take the flows, none of which has started; return Spark settings for all of them."""

@@ -105,8 +105,8 @@ class Preparer:
 
         ``writer`` is what starts it: the writer of a failed query starts that query again.
 
-        Raises ConsentNeeded if an unnamed query would be given the checkpoint of another, or may be
-        any of several that have failed.
+        Raises ConsentNeeded if an unnamed query would be given the checkpoint of another, or if it
+        could be any of several failed queries.
         """
         if facts.query_name is None:
             own = own_location(facts, session)
@@ -247,7 +247,8 @@ class Preparer:
         """Return the query with the location of its checkpoint, restored if necessary.
 
         In ``prepared``, ``location`` is the program's own. Raises ConsentNeeded if the query may
-        have to be restored from something that is gone, or has the name of another that resumed.
+        have to be restored from something that is gone, or if another query has resumed under its
+        name.
         """
         name, own = prepared.name, prepared.location
         with self._lock:
@@ -336,7 +337,7 @@ def _as_spark_takes_it(directory: str) -> str:
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
-    """Return the refusal of a query if one of its name resumed from elsewhere, or None."""
+    """Return the refusal of a query if its name is that of one resumed elsewhere, or None."""
     if first is not None and (first == own or storage.same_place(first, own)):
         return None
     return ConsentNeeded(

@@ -6,9 +6,9 @@ others) has been found in a query.
 A program starts its queries one after the other. Whether it restores all state of the savepoint is
 known only when it has started the last one: it then waits for its queries, asks for the status of
 one, or does neither for a while. Until then the started queries are held, so a refused restore has
-processed nothing, and changed nothing outside the job. Only when the start can no longer be
-refused, and before the first batch, is a table rolled back to the savepoint
-(``--sink-ahead rollback``), and the log of a file sink completed.
+processed nothing, and changed nothing outside the job. Tables are rolled back to the savepoint
+(``--sink-ahead rollback``), and the logs of file sinks are completed, before the first batch, but
+only when the start can no longer be refused.
 
 A program that waits for a bounded query may start others after it, which are unknown before. Then
 the queries that it has started are judged; only their tables are rolled back, and they run. Queries
@@ -225,7 +225,7 @@ class RestoreGate:
             watch.give_up()
 
     def end_or_open(self) -> None:
-        """Let held queries go, for a request that ends them; end them here if a table is ahead.
+        """Release held queries for a request that ends them, or end them if a table is ahead.
 
         A query whose table was not rolled back must never run: its first batch would be written to
         a table that has later batches.

@@ -59,7 +59,7 @@ class SnapshotFacts:
             self.repaired = (self.repaired or 0) + sum(repairs)
 
 
-#: Maximum number of batches in a query's status: half a minute of one batch a second.
+#: Maximum number of batches in a query's status; with one batch a second, half a minute of them.
 RECENT_BATCHES = 30
 
 
