@@ -124,7 +124,7 @@ class OtherJobs:
             over |= ended
 
     def _is_over(self, claim: Claim, sink: NewSink) -> bool:
-        """Return whether a claim does not count: its job is over, or it is for another directory."""
+        """Return whether a claim does not count: its job is over, or another directory is meant."""
         (job,) = reconcile(self._registry, [claim.job])
         if self._state_of(job).is_final:
             return True
