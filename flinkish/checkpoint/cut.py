@@ -194,7 +194,7 @@ def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | N
 
 
 class _Reader:
-    """Collects one cut. Each call has its own reader, whose methods share what was read."""
+    """Collects one cut. A reader serves one call, and its methods share what they have read."""
 
     def __init__(self, root: str, batch: int, committed: list[int]) -> None:
         self.root = root

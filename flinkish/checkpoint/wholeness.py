@@ -196,8 +196,8 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
 class WholeBatch:
     """The newest whole batch of a checkpoint.
 
-    ``batch`` is None if none was found; ``skipped`` is what is wrong with the newer ones, the
-    newest first.
+    ``batch`` is None if none was found; ``skipped`` is what is wrong with the newer batches, the
+    newest batch first.
     """
 
     batch: int | None

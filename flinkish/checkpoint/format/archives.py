@@ -123,10 +123,10 @@ def read_archive_metadata(file: IO[bytes], name: str) -> ArchiveMetadata:
 
 
 def parse_archive_metadata(data: bytes, name: str) -> ArchiveMetadata:
-    """Parse the member ``metadata`` of the archive ``name``; errors are those of its reader.
+    """Parse the member ``metadata`` of the archive ``name``.
 
     Spark 4.0 writes the number of the checkpoint format as the version (``v2``); the content is the
-    same.
+    same. Raises the errors of :func:`read_archive_metadata`.
     """
     _, start = split_version(data, name, "snapshot metadata")
     parsed = parse_object(data[start:], name, start)

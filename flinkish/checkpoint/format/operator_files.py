@@ -76,7 +76,7 @@ def expected_partitions(
 ) -> int:
     """Return how many partitions the state of an operator must have.
 
-    State is in the pinned number of partitions, except that operators without a key have one:
+    State is in the pinned number of partitions, but operators without a key have one partition:
     global limits (their key is of the null type) and aggregations without grouping.
 
     ``keys`` are the known key schemas of the operator's stores; without any, a single partition may

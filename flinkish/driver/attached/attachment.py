@@ -36,7 +36,7 @@ from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.jobs import JobState
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-#: Seconds that a program waits for the record of its end.
+#: Seconds that a program waits at its end until the job's end is recorded.
 _PATIENCE_AT_END = 5.0
 #: Seconds after the last start of a query after which a notebook counts as having started them.
 _QUIET = 1.0

@@ -325,7 +325,7 @@ class Actions:
     ) -> tuple[list[ManagedQuery], tuple[LeftOut, ...]]:
         """Wait for queries that have not committed a batch yet, as they have nothing to save.
 
-        Returns the queries that have committed one, and those left out: they ended without a
+        Returns the queries that have committed, and those left out: they ended without a
         commit, have no input while others have committed, or have not been started in this job.
         """
         reporter = RequestReporter(self._runtime, request)

@@ -1,4 +1,4 @@
-"""Canonical savepoints of the running job: its cut, rewritten by its own application.
+"""Canonical savepoints of a running job, whose own application rewrites the cut.
 
 The cut is copied as for a native savepoint, into a scratch directory next to the target. So the
 queries can continue (and Spark can trim files) while the engine reads the copy. The engine's Spark

@@ -1,4 +1,4 @@
-"""The last run in a checkpoint, and what has changed since in a query that continues there."""
+"""The last run of a query in its checkpoint, and what the program has changed since."""
 
 from __future__ import annotations
 

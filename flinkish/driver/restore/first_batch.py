@@ -83,7 +83,7 @@ class FirstBatch:
         self._seen = threading.Event()
         #: Whether the query's own thread waits, or has waited, in :meth:`hold`.
         self.is_at_start = False
-        # Py4J gives each Python thread a JVM thread of its own, and the lock belongs to that one.
+        # Py4J gives each Python thread a JVM thread of its own, and a JVM thread owns the lock.
         self._thread = threading.Thread(target=self._run, name="flinkish-first-batch", daemon=True)
 
     def get_ready(self) -> None:

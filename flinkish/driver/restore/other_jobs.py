@@ -94,7 +94,7 @@ class OtherJobs:
         Parameters
         ----------
         query_id
-            None for a new one, which Spark makes.
+            None for a new query id, which Spark makes.
         checkpoint
             Where it starts; None for a new checkpoint of this job's own, which no other job has.
 

@@ -127,8 +127,9 @@ class Restorer:
         """Return the restorer of a job that is started again, for queries not started before.
 
         What its earlier drivers restored has an owner. The rest is checked again: the last driver
-        may have been killed while it held its queries, or before a bounded one had ended. Names in
-        options are not checked again, as queries that have them may resume without this restorer.
+        may have been killed while it held its queries, or before a bounded query had ended. Names
+        in options are not checked again, as queries with these names may resume without this
+        restorer.
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class Restorer:
         return restorer
 
     def settings_for(self, name: str) -> Mapping[str, str]:
-        """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
+        """Return the Spark settings for planning query ``name``: its checkpoint will pin them."""
         return planning_settings(self._offers, name)
 
     def restore(

@@ -177,7 +177,7 @@ class StartJudge:
         """Return the newest run of this job's name if it has continued under another query id.
 
         This happens when an older savepoint is restored. Unrelated runs of the name do not count:
-        the newest must descend from one that ran in this checkpoint.
+        the newest run must descend from a run in this checkpoint.
         """
         other = standing(self._registry, self._job.name, but=self._job.job_id)
         if other is None or self._job.state is JobState.RESTARTING:

@@ -175,7 +175,7 @@ class Runtime:
         self._stop_pipeline()
 
     def run_once(self, query: ManagedQuery) -> None:
-        """Start a quiesced query for the one batch that its log has planned; it ends after that.
+        """Start a quiesced query for the one batch that its log has planned; then it ends.
 
         This replaces its trigger, so the query cannot continue afterwards.
         """

@@ -72,11 +72,11 @@ class ManagedQuery:
     own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
     holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
     ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
-    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when it
-    was last seen without input, ISO 8601. ``recent_batches`` are those whose report was seen.
-    ``adopted`` says that flinkish cannot start it again: it ran before flinkish was attached, or it
-    is a flow of a pipeline.
-    ``recorded`` is what :func:`what_lasts` returned when the registry got its facts.
+    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when the
+    query was last seen without input, ISO 8601. ``recent_batches`` are the newest whose report was
+    seen. ``adopted`` says that flinkish cannot start the query again: it ran before flinkish was
+    attached, or it is a flow of a pipeline. ``recorded`` is what :func:`what_lasts` returned when
+    the registry got the query's facts.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The phase in which a program starts its queries, all of which a savepoint must include.
+"""The phase in which a program starts its queries; a savepoint must include them all.
 
 A program starts its queries one after the other. It has started them all when it ends, or when it
 waits for one of them; if ``run --queries N`` announced their number, a wait does not count, but N
