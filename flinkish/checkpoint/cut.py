@@ -295,7 +295,7 @@ class _Reader:
         offsets = fs.list_directory(os.path.join(self.root, OFFSETS))
         commits = fs.list_directory(os.path.join(self.root, COMMITS))
         before = str(self.batch - 1)
-        # Spark reads the entry before the newest; with a planned batch that is N itself.
+        # Spark reads the entry before the newest, which is N itself if batch N + 1 is planned.
         needed = planned_batch is None
         if self.batch > 0 and (needed or before in offsets.files):
             self._add_if_whole(f"{OFFSETS}/{before}", offsets, parse_offsets, needed=needed)

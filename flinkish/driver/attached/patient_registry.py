@@ -242,7 +242,7 @@ class PatientRegistry(Registry):
             try:
                 if isinstance(self._database, OutOfReach):
                     self.use(self._reach())
-                else:  # it opens a lost connection again
+                else:  # the database opens a lost connection again
                     with self._order:
                         self._flush()
                         Registry.requests(self, self._job.job_id)

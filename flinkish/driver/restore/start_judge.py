@@ -111,7 +111,7 @@ class StartJudge:
             self._others.take(name, sink, None, session, checkpoint=checkpoint)
             return [checkpoint_not_read(name, location, error).text]
         # This comes first, because the user must know of another job at work there. From then on
-        # nobody changes what is judged: a job that held it has ended.
+        # nobody changes what is judged: a job that held a claim on it has ended.
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)

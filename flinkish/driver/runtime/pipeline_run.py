@@ -223,7 +223,7 @@ def _waiting(flow: Flow, prepared: Prepared) -> ManagedQuery:
     """
     location = prepared.location or prepared.own or ""
     query_id = ""
-    with suppress(Corrupt):  # there is none yet
+    with suppress(Corrupt):  # there is no checkpoint yet
         query_id = query_id_of(checkpoint_location(location))
     return ManagedQuery(
         name=flow.name,

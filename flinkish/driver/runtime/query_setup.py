@@ -192,7 +192,7 @@ class Preparer:
     ) -> Prepared:
         """Return the query with the checkpoint that it had in the job's last driver."""
         with self._lock:
-            self._earlier.pop(run.name, None)  # the program's next start of it is another run
+            self._earlier.pop(run.name, None)  # the query's next start is another run
             self._restored[run.name] = (prepared.own, run.location)
             self._settings[run.name] = {
                 key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
@@ -272,7 +272,7 @@ class Preparer:
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
             if own is not None and place is not None:
-                # A later start of the program, maybe on another host, looks for it there.
+                # A later start of the program, maybe on another host, looks there.
                 directory = place(storage.locate(str(qualified(own, session))))
                 location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)

@@ -215,7 +215,7 @@ def with_batch(batches: tuple[BatchRun, ...], progress: Mapping[str, Any]) -> tu
     # Without addBatch it is the report of an idle query, with the number of the batch to come.
     if batch is None or took is None or "addBatch" not in durations:
         return batches
-    before = tuple(each for each in batches if each.batch_id < batch)  # the program may go back
+    before = tuple(each for each in batches if each.batch_id < batch)  # numbers may go back
     run = BatchRun(batch, took / 1000, progress.get("numInputRows", 0))
     return (*before, run)[-RECENT_BATCHES:]
 
