@@ -41,7 +41,7 @@ class VersionCheck:
 
 
 def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionCheck:
-    """Look up (the savepoint's Spark and formats) x (the Spark that will run).
+    """Look up whether the Spark that will run can resume a savepoint of this Spark and formats.
 
     A damaged log is not reported here: the restore reads the log too, and reports it.
 
@@ -88,8 +88,9 @@ def check_restorable(offers: RestoreOrigin, spark: str | None) -> Check:
 def fit_offers(offers: RestoreOrigin, spark: str | None) -> RestoreOrigin:
     """Return the queries of a savepoint as the Spark that will run needs them.
 
-    They are unchanged if no rewrite is needed, or if that is unknown. ``spark`` is the version of
-    the Spark that will run; :func:`check_spark_version` has refused what is impossible.
+    The queries are unchanged if no rewrite is needed, or if it is unknown whether one is. ``spark``
+    is the version of the Spark that will run; :func:`check_spark_version` has already refused a
+    version that cannot resume the savepoint.
     """
     if spark is None:
         return offers

@@ -36,7 +36,7 @@ _UTC = frozenset(
         *("+00:00", "-00:00", "+0", "+00", "utc+0", "utc+00:00", "gmt+0", "gmt+00:00"),
     }
 )
-#: The parts that a sentence names.
+#: Maximum number of parts that a message names.
 _SHOWN = 3
 
 
@@ -108,7 +108,7 @@ def normal_value(setting: str, value: str) -> str:
     if setting == TIME_ZONE:
         return "utc" if lower in _UTC else lower
     if setting == TIME_PARSER:
-        return "legacy" if lower == "legacy" else "corrected"  # ``exception`` gives no other values
+        return "legacy" if lower == "legacy" else "corrected"  # ``exception`` gives the same values
     return lower
 
 

@@ -1,7 +1,7 @@
 """Parts of a savepoint that no query takes, and queries of the program that it leaves out. Pure.
 
-A savepoint is of a whole job, and names the queries that it does not have
-(``Header.left_out``). A query that it lacks for this reason is not a new one: started empty, it
+A savepoint is of a whole job, and names the queries of the job that it does not have
+(``SavepointJob.left_out``). Such a query of the program is not a new one: if it starts empty, it
 processes its input from the beginning again, which needs consent.
 """
 
@@ -30,7 +30,7 @@ class NonRestored:
     queries
         Queries of which nothing is taken.
     operators, sources
-        The operators and sources not taken from the other queries.
+        The operators and sources of the other queries that are not taken.
     """
 
     queries: tuple[SavedQueryFacts, ...] = ()
@@ -51,9 +51,10 @@ class NonRestored:
         return lines + [source.describe() for source in self.sources]
 
     def may_read(self, name: str) -> bool:
-        """Return whether a later query may have a source of this name that takes a position left.
+        """Return whether a later query may have a source of this name that takes one of these.
 
-        The name fits a saved source that is left, or is any ``QUERY/NAME`` of a query that is left.
+        It may if the name fits a saved source that no query takes so far, or is any ``QUERY/NAME``
+        of a query of which nothing is taken.
         """
         if any(within(name, query.key) is not None for query in self.queries):
             return True
@@ -70,7 +71,7 @@ class NonRestored:
         """Return whether a later query may have an operator of this name that takes saved state.
 
         An operator that was saved without a uid may have any name by now. ``QUERY/NAME`` may be an
-        operator if the query is left as a whole.
+        operator if nothing is taken of the query.
         """
         if any(within(name, query.key) is not None for query in self.queries):
             return True
@@ -236,7 +237,7 @@ def check_left_out(
 
 @dataclass(frozen=True)
 class LostOrigin:
-    """The origin of a job, which can no longer be read though not all queries had been started.
+    """The origin of a job that ended before it had started all queries, if it is unreadable now.
 
     Attributes
     ----------
@@ -245,7 +246,8 @@ class LostOrigin:
     why
         What is wrong with it.
     names
-        Its queries that the job had not started; None if a query of any name may be one.
+        The queries of the origin that the job had not started; None if a query of any name may be
+        one of them.
     """
 
     job_id: str
@@ -254,7 +256,7 @@ class LostOrigin:
     names: Collection[str | None] | None = None
 
     def refusal(self, name: str) -> ConsentNeeded | None:
-        """Return the refusal to start a query that the job has not started before; None if new."""
+        """Return the refusal to start a query empty if the origin may have it, else None."""
         if self.names is not None and name not in self.names:
             return None
         return ConsentNeeded(

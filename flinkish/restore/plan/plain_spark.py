@@ -90,9 +90,9 @@ def _canonical(offer: RestorableQuery) -> Incompatible:
 class PlainContinuation:
     """How a query continues, in the respects that flinkish handles and Spark alone does not.
 
-    ``counts_history`` is whether its ``foreachBatch`` function has history batches that are not
-    Spark's; ``log_path`` is the place of a file sink, whose log ends at ``newest_logged`` and has a
-    compact entry every ``interval`` batches.
+    ``counts_history`` says whether the history batches of its ``foreachBatch`` function differ from
+    Spark's batch ids. ``log_path`` is the place of a file sink, whose log ends at ``newest_logged``
+    and has a compact entry every ``interval`` batches.
     """
 
     query: str

@@ -2,8 +2,8 @@
 
 ``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart``, and a query that a program
 starts later begin without one: with batch 0 in a new checkpoint, or in their own checkpoint. A sink
-that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently drops the output of those
-that it has, and another job may have continued from the checkpoint.
+that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently drops the output of batches
+that it has already, and another job may have continued from the checkpoint.
 """
 
 from __future__ import annotations
@@ -89,10 +89,11 @@ class EarlierRun:
     batch
         The newest batch that it has committed.
     checkpoint
-        The checkpoint that has this batch.
+        The checkpoint that has this batch; for a run that has written the same input, its sink, in
+        words.
     to_table
-        Whether it has written to a table, which still has its batches; else to a sink that keeps no
-        batch numbers.
+        Whether the run has written to a table, which still has its batches; else it has written to
+        a sink that keeps no batch numbers.
     """
 
     name: str
@@ -271,7 +272,7 @@ def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
 
 
 def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
-    """Yield the ways to continue, without those that need an agreement."""
+    """Yield the ways to continue other than to agree to this start."""
     if stands is not None:
         yield (
             f"resume job {stands.name} (at batch {stands.batch}) with: flinkish run "
@@ -317,7 +318,7 @@ def judge_writers(
     same_job: Collection[str],
     mode: SinkMode | None,
 ) -> SinkPlan | None:
-    """Return the plan for a sink that a query of another job writes to, or None.
+    """Return the plan for a sink that a query of another job also writes to, or None.
 
     ``place`` is in the form of the writers' places. ``writers`` are queries of other jobs that have
     not ended. ``same_job`` are the jobs that have not ended and run the query that is restored: a

@@ -46,9 +46,9 @@ class StateColumn:
     nullable
         Whether the schema allows nulls.
     has_nulls
-        Whether the schema and the program allow nulls.
+        Whether both the schema and the program allow nulls.
     told
-        Whether the program says whether the column may be null.
+        Whether the program says if the column may be null.
     whole
         What the column is a part of, for messages: the aggregate of a buffer.
     initial
@@ -178,7 +178,7 @@ def _named(
 
 
 def same_columns(saved: Sequence[StateColumn], new: Sequence[StateColumn]) -> dict[str, str]:
-    """Return the new name of each old column, by its old name; a column without one is gone.
+    """Return the new name of each old column, by its old name; removed columns are left out.
 
     Columns of one name are the same. So are those that are computed from the same expression: in
     order if there are as many of them as before, else those in the same place.
