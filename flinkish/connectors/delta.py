@@ -33,7 +33,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class DeltaPosition:
-    """The position of a Delta source: ``version`` of a table is read up to the file ``index``."""
+    """The position of a Delta source: the files of ``version`` up to ``index`` were read."""
 
     table_id: str
     version: int
@@ -145,7 +145,7 @@ class DeltaConnector(Connector):
     """Delta Lake's source and sink."""
 
     def owns(self, offset: str) -> bool:
-        """Return whether an offset has the form of Delta's."""
+        """Return whether an offset has the form of Delta's offsets."""
         return parse_delta_position(offset) is not None
 
 

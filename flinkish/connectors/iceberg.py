@@ -41,7 +41,7 @@ _KEYS = frozenset({"version", "snapshot_id", "position", "scan_all_files"})
 
 @dataclass(frozen=True)
 class IcebergPosition:
-    """A saved position: ``files`` files of ``snapshot`` were read; nothing, if that is None."""
+    """A saved position: after ``files`` files of a snapshot, or before all snapshots (None)."""
 
     snapshot: int | None
     files: int
@@ -231,7 +231,7 @@ class IcebergConnector(Connector):
     """Iceberg's source and sink."""
 
     def owns(self, offset: str) -> bool:
-        """Return whether an offset has the form of Iceberg's."""
+        """Return whether an offset has the form of Iceberg's offsets."""
         return parse_iceberg_position(offset) is not None
 
 

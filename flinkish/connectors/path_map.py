@@ -93,7 +93,7 @@ def _is_below(key: str, above: str) -> bool:
 
 
 def _like(old: str, new: str) -> str:
-    """Return a new place; if it is on S3, with the old place's S3 scheme, else with ``s3a``."""
+    """Return a new place; one on S3 gets the S3 scheme of the old place, by default ``s3a``."""
     was = _S3.match(old)
     return _S3.sub(was.group() if was else "s3a://", normal_path(new)).rstrip("/")
 

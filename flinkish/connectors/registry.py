@@ -40,7 +40,7 @@ def sink_connector(format: str | None) -> Connector:
 
 
 def short_format(format: str) -> str:
-    """Return the short name of a format, also if a class of Spark, Delta or Iceberg names it."""
+    """Return the short name of a format that a class of Spark, Delta or Iceberg may stand for."""
     if not format.startswith(_CLASSES):
         return format
     return next((_PACKAGES[part] for part in format.split(".") if part in _PACKAGES), format)

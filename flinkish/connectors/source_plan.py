@@ -48,7 +48,7 @@ class SourcePlan:
     text, advice
         A sentence, and what the user can do, if anything.
     lost_rows
-        The maximum number of rows that are never read; None if that is unknown, or not in question.
+        The maximum number of rows that are never read; None if unknown, or if none are at stake.
     checks
         Further findings about the source.
     repeated_rows

@@ -5,7 +5,7 @@ Facts used (``FileStreamSource`` and its ``SeenFilesMap``, proven on Spark 3.5.9
 * A file is never read if the newest file in the log is newer by more than ``maxFileAge`` (7 days if
   not given). While a query runs, this affects only files that arrive late, because the query reads
   the oldest files first. At a restart, this affects every file that is not in the log.
-* Spark forgets the files of that age that are in the log: such a file is read again if its
+* Spark forgets the files in the log that are older than that: such a file is read again if its
   modification time is newer now.
 * With ``latestFirst`` and a limit for a batch, Spark ignores ``maxFileAge``, so that files of any
   age wait. A program that lacks ``latestFirst`` or the limit then drops the old ones.
@@ -80,7 +80,7 @@ def max_age_of(options: Mapping[str, str]) -> int | None:
 def age_before(
     read: Sequence[AgedFile], saved: Mapping[str, str] | None, now: int | None
 ) -> int | None:
-    """Return the age limit that held until the savepoint, as :func:`max_age_of` does.
+    """Return the age limit that held until the savepoint, in the form of :func:`max_age_of`.
 
     ``saved`` are the options that the savepoint recorded. Without that record, the limit is taken
     to be the present one, ``now``; or to be None, if the log has a file that ``now`` would have

@@ -136,7 +136,7 @@ def _at(target: Target, place: tuple[str, int], has: Available, answer: BrokerAn
 
 
 def _move(place: tuple[str, int], before: int | None, after: int, has: Available | None) -> Move:
-    """Return the move of a partition; Spark reads a new one from its beginning if it is not set."""
+    """Return the move of a partition; a new one is compared with a start at its beginning."""
     begin = 0 if has is None else has.begin
     start = begin if before is None else before
     skipped, repeated = max(0, after - start), max(0, start - after)

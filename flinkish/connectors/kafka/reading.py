@@ -9,7 +9,7 @@ in the names of topics (``findFirstIn``), and need not match a whole name. In th
 
 The identity of a topic shows whether the topic was deleted and recreated under its name. A
 recreated topic begins at offset 0. If it has already grown beyond the saved position, Spark
-continues in the middle of it and does not notice that the rows are others. Brokers since Kafka 2.8
+continues in the middle of it and does not notice that its rows are new. Brokers since Kafka 2.8
 give each topic a unique id. With older brokers, the first row of a partition is an indication: its
 offset never decreases, and as long as its offset is the same, its time must be the same. Once
 retention has deleted the row that was saved, nothing can be said.

@@ -111,7 +111,7 @@ class _Place:
             root = storage.locate(unquote(begins))
             entries = files_below(root, self.pattern, deep=deep)
             return {f"{unquote(self.url)}/{name}": entry for name, entry in entries}
-        except (StorageError, TooManyDirectories, re.error):  # the last: a pattern only of Hadoop's
+        except (StorageError, TooManyDirectories, re.error):  # Python lacks some patterns of Hadoop
             return None
 
 
@@ -131,8 +131,8 @@ def _ages(
 ) -> FileAges:
     """Return the files that are ignored or read again because of their age.
 
-    The directory is listed only where the restore may change something: for another path, or for a
-    source that left out no files for their age before, or only older ones than now.
+    The directory is listed only if the restore may change something: for another path, or for a
+    source that left out fewer files for their age before.
     """
     now, move = max_age_of(options), reading.move
 

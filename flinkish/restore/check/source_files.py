@@ -44,8 +44,8 @@ class SourceFileCheck:
     read, read_gone
         The number of files that were read before, and of the missing ones among them (a note).
     elsewhere
-        The number of files that were not looked for. They are on remote storage, and either it
-        cannot be read from here, or their directory was not listed (see :func:`missing_files`).
+        The number of files on remote storage that were not looked for: either that storage cannot
+        be read from here, or their directory was not listed (see :func:`missing_files`).
     """
 
     entry: int

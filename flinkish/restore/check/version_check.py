@@ -41,7 +41,7 @@ class VersionCheck:
 
 
 def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionCheck:
-    """Look up whether the Spark that will run can resume a savepoint of this Spark and formats.
+    """Look up in the version matrix whether the Spark that will run can resume the savepoint.
 
     A damaged log is not reported here: the restore reads the log too, and reports it.
 

@@ -80,7 +80,7 @@ def fit_query(
 
 
 def knows_join_format(spark: tuple[int, int], version: str) -> bool:
-    """Return whether a Spark (major, minor) accepts a join format; measured on five lines of it."""
+    """Return whether a Spark (major, minor) accepts a join format; seen on five release lines."""
     newest = "2" if spark < (4, 1) else "3" if spark < (4, 2) else "4"
     return version <= newest
 

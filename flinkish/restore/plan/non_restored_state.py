@@ -1,8 +1,8 @@
 """Parts of a savepoint that no query takes, and queries of the program that it leaves out. Pure.
 
 A savepoint is of a whole job, and names the queries of the job that it does not have
-(``SavepointJob.left_out``). Such a query of the program is not a new one: if it starts empty, it
-processes its input from the beginning again, which needs consent.
+(``SavepointJob.left_out``). A query of the program that the savepoint leaves out is not a new one:
+if it starts empty, it processes its input from the beginning again, which needs consent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NonRestored:
         return lines + [source.describe() for source in self.sources]
 
     def may_read(self, name: str) -> bool:
-        """Return whether a later query may have a source of this name that takes one of these.
+        """Return whether a source of this name, in a later query, may take one of the positions.
 
         It may if the name fits a saved source that no query takes so far, or is any ``QUERY/NAME``
         of a query of which nothing is taken.
@@ -237,7 +237,7 @@ def check_left_out(
 
 @dataclass(frozen=True)
 class LostOrigin:
-    """The origin of a job that ended before it had started all queries, if it is unreadable now.
+    """The unreadable origin of a job that ended before it had started all its queries.
 
     Attributes
     ----------

@@ -87,7 +87,7 @@ class _Index:
         self._others = [op for query in saved if query is not own for op in query.operators]
 
     def by_id(self, operator_id: str, *, anywhere: bool) -> SavedOperator | None:
-        """Return the operator with an id, of the own query first.
+        """Return the operator with an id; the operators of the own query come first.
 
         ``anywhere`` also searches the operators of other queries, if they have a uid.
         """

@@ -78,7 +78,7 @@ def judge_repeats(
 
 
 def may_repeat(saved_format: str | None) -> bool:
-    """Return whether the sink of a saved query may be at-least-once; so is an unknown format."""
+    """Return whether the sink of a saved query may be at-least-once; True if it is unknown."""
     return saved_format is None or sink_connector(saved_format).repeats_batches
 
 

@@ -89,8 +89,7 @@ class EarlierRun:
     batch
         The newest batch that it has committed.
     checkpoint
-        The checkpoint that has this batch; for a run that has written the same input, its sink, in
-        words.
+        The checkpoint that has this batch; or, for a run that has written the same input, its sink.
     to_table
         Whether the run has written to a table, which still has its batches; else it has written to
         a sink that keeps no batch numbers.
