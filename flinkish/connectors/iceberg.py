@@ -7,8 +7,9 @@ were read, and all snapshots before it. A ``snapshot_id`` of -1 means that nothi
 Facts used, seen on Spark 3.5.9 with Iceberg 1.10.1, and on Spark 4.1.4 with Iceberg 1.11.0
 (``SparkMicroBatchStream``):
 
-* The saved snapshot must exist and be an ancestor of the current one, even if all of it was read.
-  Otherwise the query fails: "Cannot load current offset at snapshot", "Cannot find snapshot after".
+* The saved snapshot must exist, and must be the current one or an ancestor of it, even if all files
+  of the saved snapshot were read. Otherwise the query fails: "Cannot load current offset at
+  snapshot", "Cannot find snapshot after".
 * With ``availableNow`` the snapshot where the query first began (``sources/0/offsets/0`` in the
   checkpoint) must exist as well.
 * A table without snapshots is read as empty at any position, and later from its first snapshot.

@@ -34,7 +34,7 @@ class FileMove:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """The verdict for one source of the program, or for a saved one that the program does not read.
+    """The verdict on a source of the program, or on a saved source that the program does not read.
 
     Attributes
     ----------

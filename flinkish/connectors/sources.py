@@ -180,7 +180,7 @@ class Finding:
     """One fact that matters for the restore of a source; ``reason`` is its stable id.
 
     ``text`` continues a sentence that begins with the name of the source. ``rows`` is the number of
-    rows that are never read because of it; None for none, or if unknown.
+    rows that are never read because of this fact; None if there are none, or the number is unknown.
     """
 
     reason: str

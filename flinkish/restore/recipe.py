@@ -110,8 +110,8 @@ class TakenSource:
         The position that replaces the origin's (``--set-offsets``). The source then has no part in
         a planned batch.
     move
-        The URLs of the directories from which and to which the files of a file source were moved;
-        its log gets the new paths.
+        The URLs of the old and the new directory, if the files of a file source were moved; the log
+        of the source gets the new paths.
     """
 
     origin: int

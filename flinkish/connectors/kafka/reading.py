@@ -94,7 +94,7 @@ def made_again(saved: Identities, now: Identities) -> dict[str, str]:
 
 
 def unknown(saved: Identities, now: Identities) -> list[str]:
-    """Return the topics of which nothing proves whether they were recreated since."""
+    """Return the topics that may have been recreated since: nothing proves it, or the contrary."""
     return sorted(
         topic
         for topic in saved.keys() & now.keys()

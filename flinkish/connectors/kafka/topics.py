@@ -53,7 +53,7 @@ def topics_of(
 
 @contextmanager
 def _client(servers: str, timeout: float) -> Iterator[Any]:
-    """Yield a client of the broker; what it raises becomes a BrokerError."""
+    """Yield a client of the broker; its errors become a BrokerError."""
     try:
         from kafka import KafkaAdminClient
         from kafka.errors import KafkaError

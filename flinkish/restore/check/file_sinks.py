@@ -59,7 +59,7 @@ def keeps_log(format: str | None) -> bool:
 def file_sink_status(format: str | None, path: str | None, storage: Storage) -> SinkStatus | None:
     """Return the newest batch of a file sink; None for a sink that does not record it.
 
-    ``path`` is the location to which it writes, a path or a URL.
+    ``path`` is the location to which the sink writes, a path or a URL.
     """
     kind = (format or "parquet").lower()
     if path is None or not keeps_log(format):
@@ -94,7 +94,7 @@ def _has_files(log: str, batches: Mapping[int, str], storage: Storage) -> bool:
     ``batches`` has the names of the log's entries by batch.
     """
     for batch in sorted(batches, reverse=True):
-        # The version of the log stands in the first line, and each file in one of its own.
+        # The first line has the version of the log, and each further line names one file.
         head = storage.read_head(os.path.join(log, batches[batch]), _HEAD).strip()
         if not head.startswith(b"v") or b"\n" in head:
             return True

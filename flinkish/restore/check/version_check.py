@@ -143,7 +143,7 @@ def _uses_of(offer: RestorableQuery) -> Sequence[Use]:
     try:
         log_version = read_logs(offer.origin).offsets.version
     except FlinkishError:
-        log_version = 1  # the restore reads the log too, and reports what is wrong with it
+        log_version = 1  # the restore reads the log too, and reports the damage
     return uses_of(
         offer.pins,
         backend=backend_of(offer.pins),

@@ -56,7 +56,7 @@ from flinkish.restore.materialize.origin_checkpoints import (
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe, TakenSource, TakenState
 from flinkish.savepoint.format.digests import FileTable
 
-#: Bytes up to which a log is read at once; a larger one is put in place and then compared.
+#: The largest log, in bytes, that is read at once; a larger one is put in place and then compared.
 _READ_WHOLE = 16 << 20
 
 

@@ -149,7 +149,7 @@ def _lines(
     *,
     planned: bool,
 ) -> list[LogLine]:
-    """Return one line for each source; those of the base from its planned batch if ``planned``."""
+    """Return a line for each source; ``planned`` takes the base's lines from its planned batch."""
     base = logs[recipe.base]
     lines: list[LogLine] = []
     for place, source in enumerate(sources):

@@ -121,7 +121,7 @@ def check_digest(origin: OriginCheckpoint, path: str, content: IO[bytes]) -> Non
 
 
 def not_as_recorded(origin: OriginCheckpoint, path: str, reason: str) -> Corrupt:
-    """Return the error for a file of a savepoint that is not the one that was recorded."""
+    """Return the error for a file of a savepoint that differs from its record."""
     return Corrupt(
         f"{origin.at(path)} {reason}",
         hint="use another savepoint, or restore the file from a copy",
@@ -186,7 +186,7 @@ def read_logs(origin: OriginCheckpoint) -> OriginLogs:
 def check_states_agree(base: OriginLogs, others: Sequence[OriginLogs]) -> None:
     """Raise Incompatible when state of ``others`` cannot be read with the settings of ``base``.
 
-    The pins of ``base`` become those of the new query, and hold for all of its state.
+    The pins of ``base`` become the pins of the new query, and hold for all of its state.
     """
     for other in others:
         for setting in _STATE_PINS:

@@ -1,4 +1,4 @@
-"""What a restore continues from: a savepoint, plain Spark checkpoints, or those of a job."""
+"""What a restore continues from: a savepoint, plain Spark checkpoints, or a job's checkpoints."""
 
 from __future__ import annotations
 

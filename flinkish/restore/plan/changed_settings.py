@@ -67,8 +67,8 @@ def refuse_in_place(
 ) -> ConsentNeeded | None:
     """Return the refusal of a query that continues in its own checkpoint, or None.
 
-    ``name`` is that of the query. ``operators`` has the name of each operator, and the meaning of
-    its state in the checkpoint (None if unknown) and in the program.
+    ``name`` is the name of the query. ``operators`` has the name of each operator, and the meaning
+    of its state in the checkpoint (None if unknown) and in the program.
     """
     changes = [
         (operator, change)

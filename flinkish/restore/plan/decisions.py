@@ -65,7 +65,7 @@ class QueryPlan:
 
     @property
     def unchanged(self) -> bool:
-        """Whether exactly the base's state is taken, all of it unchanged."""
+        """Whether the base's whole state is taken unchanged, and no other state."""
         if self.operators is None or self.base is None:
             return True
         saved = {op.state.ordinal for op in self.base.operators}

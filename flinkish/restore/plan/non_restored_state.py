@@ -122,7 +122,8 @@ class Taken:
     operators, sources
         The query and the ordinal of each operator, the query and the entry of each source.
     continued
-        Saved queries that a query of the job continues; that of a plain checkpoint fits any name.
+        The saved queries that a query of the job continues. A plain checkpoint's query may continue
+        under any name.
     """
 
     queries: frozenset[QueryKey] = frozenset()
@@ -168,7 +169,7 @@ def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
 def find_non_restored(
     saved: Sequence[SavedQueryFacts], plans: Sequence[QueryPlan], before: Taken = NOTHING_TAKEN
 ) -> NonRestored:
-    """Return what ``plans``, those of the queries started so far, do not take.
+    """Return what no plan takes; ``plans`` are those of the queries started so far.
 
     A query from which nothing is taken counts as a whole. Of any other query, the operators count
     and, if the savepoint describes them, the sources.

@@ -77,7 +77,7 @@ def match_operators(
 
 
 class _Index:
-    """Saved operators by id, those of the own query first."""
+    """Saved operators by id; the operators of the own query come first."""
 
     def __init__(
         self, saved: Sequence[SavedQueryFacts], own: SavedQueryFacts | None, hasher: HasherVersion

@@ -43,8 +43,8 @@ def plan_unchanged(
 ) -> UnchangedQuery:
     """Plan the checkpoint of a query whose program stays the same.
 
-    ``runs`` are the other jobs that ever ran its id; ``status`` is that of its sink, None if only
-    Spark can tell; ``mode`` is ``--sink-ahead``.
+    ``runs`` are the other jobs that ever ran its query id; ``status`` is the status of its sink,
+    None if only Spark can read it; ``mode`` is ``--sink-ahead``.
     """
     recipe = Recipe((offer.origin,))
     identity = decide_query_id(offer.query.batch_id, runs, fork=fork)

@@ -103,7 +103,7 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
 
 
 def newest_begun(query: CommittingQuery, query_id: str) -> int | None:
-    """Return the newest batch that another job has planned, from its offset log if that exists.
+    """Return the newest batch that another job has planned, by its offset log; None if unknown.
 
     ``query_id`` is the Spark query id that the job ran.
     """

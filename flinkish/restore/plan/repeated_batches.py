@@ -89,7 +89,7 @@ def sink_format(sink: Mapping[str, Any]) -> str | None:
 
 
 def _last(run: OtherRun, batch: int) -> int:
-    """Return the last batch of which a job may have written rows."""
+    """Return the last batch whose rows a job may have written."""
     begun = 0 if run.state.value == "FINISHED" else 1
     if run.last_batch is not None and run.since is not None:  # its batches may hold any rows
         return max(run.since, batch) + run.last_batch - run.since + begun

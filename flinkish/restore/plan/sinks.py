@@ -278,7 +278,7 @@ def _judge_undone(
 ) -> SinkPlan:
     """Judge a table that was rolled back to before the savepoint, by flinkish or by others.
 
-    Its newest batch overstates what it has: Delta still skips batches that were undone.
+    The table may lack its newest batch: Delta still skips batches that were undone.
     """
     newest = status.newest_batch
     back = (

@@ -165,8 +165,8 @@ def check_reset(
 ) -> None:
     """Raise UsageError when an option names a source that no query of the program reads.
 
-    ``queries`` are all queries that the program has started, ``saved`` those of the savepoint,
-    ``left`` those of them that the program may start later.
+    ``queries`` are all queries that the program has started, ``saved`` are the savepoint's queries,
+    and ``left`` are the saved queries that the program may start later.
     """
     for name in names:
         if not any(_named(name, query.sources or (), saved) for query in queries):

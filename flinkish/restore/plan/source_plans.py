@@ -39,7 +39,7 @@ def source_plans(
     matches: SourceMatches,
     facts: SourceFacts = NO_FACTS,
 ) -> tuple[SourcePlan, ...]:
-    """Return a row for each source of ``new``, in its order, then for those of ``own`` left behind.
+    """Return a row for each source of ``new`` in order, then for each one of ``own`` left behind.
 
     ``own`` is the saved query that continues as ``new``, if any.
     """

@@ -23,7 +23,7 @@ NEXT_BATCH = (
     "if that path is another directory on its host, try again a minute after its next batch, which "
     "proves it"
 )
-#: Seconds by which the clocks of two hosts, and that of the storage, may differ.
+#: Seconds by which the clocks of two hosts and of the storage may differ.
 _CLOCKS = 60.0
 #: Sinks that keep nothing, so repeated output does not matter.
 KEEP_NOTHING = frozenset({"console", "memory", "noop"})
@@ -115,7 +115,7 @@ class Agreed:
     text
         A note about what happens.
     rebase_to
-        The batch after which the query begins to count; None for its own numbers.
+        The number after which the query's batch numbers begin; None if they begin as usual.
     reason
         An id for programs; ``sink-unreadable`` if it is unknown whether consent would be needed.
     """
@@ -155,7 +155,7 @@ def judge_start(
     named: bool = True,
     mode: SinkMode | None = None,
 ) -> ConsentNeeded | Agreed | None:
-    """Decide whether a query may start where it is about to.
+    """Decide whether a query may start as ``begins`` says.
 
     ``position`` is the newest batch of the sink; None if it records none. ``ahead`` is the run that
     has continued this query in another checkpoint, if any. ``written`` is the run of this job's

@@ -79,7 +79,8 @@ class StateColumns:
     Attributes
     ----------
     skipped
-        The number of columns before them: of an aggregation's value, those that repeat the key.
+        The number of columns before these: in an aggregation's value, the columns that repeat the
+        key.
     """
 
     columns: tuple[StateColumn, ...]
@@ -208,7 +209,7 @@ def event_time_changes(
 ) -> Iterator[StateChange]:
     """Yield the change where another column gives the time by which rows are stored.
 
-    A program without an event time removes no rows, and finds those that are stored by one.
+    A program without an event time removes no rows, and finds rows that are stored by event time.
     """
     same = same_columns(saved, new)
     before = [column for column in saved if column.event_time]

@@ -15,7 +15,7 @@ from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.operators.state_semantics import Initial, StateSemantics
 from flinkish.restore.plan.state_columns import StateColumns, columns_of, same_columns
 
-#: For each new column the index of the old one that it comes from; None for one that is new.
+#: For each column of the program, the index of the saved column that it comes from, or None.
 Places = tuple[int | None, ...]
 
 
