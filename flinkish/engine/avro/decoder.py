@@ -48,7 +48,7 @@ _NUMBER, _BYTES, _FIXED, _RECORD = range(4)
 _Steps = tuple[tuple[int, bool, Any], ...]
 #: Bytes of the longest varint.
 _LONGEST: Final = 10
-#: Bytes up to which the ends of all varints are found at once, which takes 14 times as many.
+#: Size of a block up to which the ends of all varints are found at once, in 14 times as much memory.
 _AT_ONCE: Final = 8 << 20
 
 
@@ -135,7 +135,7 @@ def _all_ends(padded: bytes) -> memoryview:
 
 @dataclass(frozen=True)
 class _Ends:
-    """The same, found when asked for: slower, but without memory for each byte of large blocks."""
+    """The ends of varints, found when asked for: slower, but without memory for each byte."""
 
     data: bytes
 

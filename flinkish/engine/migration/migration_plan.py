@@ -185,7 +185,7 @@ class OperatorMigration:
         """Why rows go through a shuffle of Spark; None if tasks write them for their partition.
 
         If a key keeps its bytes, its ``pmod(hash, n)`` before and after are congruent modulo the
-        common divisor of both numbers of partitions: an old partition has rows for few new ones.
+        greatest common divisor of both numbers of partitions: an old one has rows for few new ones.
         """
         if not self.moved:
             return None
@@ -200,7 +200,7 @@ class OperatorMigration:
     def groups(self, tasks: int) -> tuple[tuple[int, ...], ...]:
         """Return the old partitions that each task reads, for at least ``tasks`` tasks if possible.
 
-        Fewer tasks make fewer files for each new partition, which gets at most ``MAX_RUNS``.
+        Fewer tasks make fewer files. A new partition gets files from at most ``MAX_RUNS`` tasks.
         """
         before = self.operator.partitions
         divisor = math.gcd(before, self.partitions)

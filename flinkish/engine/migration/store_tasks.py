@@ -73,7 +73,7 @@ def transformed(
 ) -> Iterator[tuple[int, Binaries, Binaries, Any]]:
     """Yield rows in their new form; see :func:`moved_rows`.
 
-    ``partitions`` are those whose rows are among the ``blocks``: errors name them all.
+    ``partitions`` are the old partitions that the ``blocks`` come from; errors name them all.
     """
     state = store_of(move.operator, store.source)
     where = ",".join(map(str, partitions))

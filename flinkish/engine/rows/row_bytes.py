@@ -42,12 +42,12 @@ _NOTHING = pa.scalar(b"", pa.binary())
 
 
 class CannotEncode(EngineError):
-    """Values do not match the schema that they are encoded by."""
+    """Values do not match the schema by which they should be encoded."""
 
 
 @dataclass(frozen=True)
 class _Tail:
-    """The bytes of a column after the slots.
+    """The bytes that follow the slots of rows or arrays, for one column.
 
     ``sizes`` has the sizes of the values in bytes, as in their slots (0 for nulls, except intervals
     in rows), ``room`` the bytes they take, with padding. The values of the Arrow arrays ``pieces``,

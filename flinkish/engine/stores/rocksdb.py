@@ -36,7 +36,8 @@ _FEWEST_OPEN_FILES: Final = 20
 #: may lead back, and the iteration might never end.
 NEVER_SEEK: Final = 1 << 62
 _TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
-#: What the machine refuses. A missing file, or one that is not regular, is damage of the state.
+#: Reasons of the machine, with their error numbers. They say nothing about the state, unlike a
+#: missing file or one that is not regular, which is damage.
 _REFUSALS: Final = {
     os.strerror(number): number
     for number in (
