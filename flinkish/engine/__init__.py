@@ -4,8 +4,8 @@ Apart from the package's errors and annotations, the engine needs only
 :mod:`flinkish.checkpoint.format`, which parses and writes Spark's logs and schemas,
 :mod:`flinkish.avro` and :mod:`flinkish.storage`.
 
-The main entry points are names of this package, which are imported on first use. They accept local
-paths and every URL that fsspec supports:
+The main entry points are names of this package, which are imported on first use. A checkpoint
+may be at a local path or at any URL that fsspec supports:
 
 - :func:`~flinkish.engine.api.migrate_checkpoint` rewrites a checkpoint as a new one by a Spark
   job, with other state partitions, backend, formats or schemas

@@ -48,7 +48,7 @@ _NUMBER, _BYTES, _FIXED, _RECORD = range(4)
 _Steps = tuple[tuple[int, bool, Any], ...]
 #: Bytes of the longest varint.
 _LONGEST: Final = 10
-#: Size of a block up to which the ends of all varints are found at once, in 14 times as much memory.
+#: Bytes of a block up to which the ends of all varints are found at once, with 14 times the memory.
 _AT_ONCE: Final = 8 << 20
 
 

@@ -104,8 +104,8 @@ class Attempt:
     ) -> WrittenStore:
         """Read back everything that was written, and return the store with its digest.
 
-        ``index`` is the operator's among the migrations, ``rows`` the number of rows written, if it
-        is known. Raises LostRows if the files have another number of rows.
+        ``index`` is the operator's index among the migrations, ``rows`` the number of rows written,
+        if it is known. Raises LostRows if the files have another number of rows.
         """
         written = self._files(move)
         functions = native_functions(move, store)

@@ -81,7 +81,7 @@ def write_sorted(
     """Read old partitions of a store, and write their rows as files for the new partitions.
 
     ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
-    operator's among the migrations. The last item reports what was read.
+    operator's index among the migrations. The last item reports what was read.
     """
     written = functools.partial(_written, source, index, move, store, partitions)
     functions = native_functions(move, store.target)

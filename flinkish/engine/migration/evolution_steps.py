@@ -32,7 +32,7 @@ class Same:
         return False
 
     def run(self, array: Any) -> Any:
-        """Return the array in the reader's type; raise CannotEvolve for a value that has none."""
+        """Return the array in the reader's type; raise CannotEvolve if a value does not fit."""
         return array
 
 

@@ -65,10 +65,10 @@ class FamilyChange:
 
     ``key`` and ``value`` are JSON of the new ``StructType``; None keeps the old one. ``renames``
     maps paths in the new value to those in the old one; ``defaults`` has the values of new columns
-    by path. ``places`` has for each column of the new value the index of the old one that it comes
-    from, None for a new column; it is None where names decide. ``key_places`` is the same for the
-    key: rows then get the partition of their new key, because Spark looks them up by it. With
-    ``check_nulls`` a nullable column may become one that is not; a null there is an error.
+    by path. ``places`` has for each column of the new value the index of the old column that it
+    comes from, None for a new column; ``places`` is None where names decide. ``key_places`` is the
+    same for the key: rows then get the partition of their new key, because Spark looks them up by
+    it. With ``check_nulls`` a nullable column may become not nullable; a null there is an error.
     ``recodes`` are picklable functions that make the new bytes of binary columns of the value, by
     path.
     """

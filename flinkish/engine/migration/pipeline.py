@@ -57,7 +57,7 @@ def run_moves(
     moves: Sequence[OperatorMigration],
     progress: Progress | None = None,
 ) -> tuple[WrittenOperator, ...]:
-    """Write the new state of operators. If a task fails, nothing is left in the target.
+    """Write the new state of operators. If a task fails or rows are lost, none of it is left.
 
     The workers of ``context`` (a ``SparkContext``) must be able to import the engine. Only
     ``state/<ordinal>/<partition>/`` is written, not schemas and metadata. ``progress`` is called

@@ -142,7 +142,7 @@ def write_store(
     """Write a partition of a new store into its own directory, and read it back.
 
     ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
-    operator's among the migrations. The indexes of families in ``rows`` are those in
+    operator's index among the migrations. The indexes of families in ``rows`` are those in
     :func:`target_families`.
     """
     attempt = Attempt(target, attempts, move)

@@ -4,7 +4,7 @@ State schema files have the JSON of Spark's ``StructType``. Types with the same 
 one type here: char, varchar and collated strings are strings, geometry and geography are binaries,
 a user-defined type is its ``sqlType``.
 
-The conversion back to that JSON gives properties that these types do not keep Spark's defaults:
+In the conversion back to that JSON, properties that these types do not keep get Spark's defaults:
 collections may contain nulls, intervals have all their fields, a time has microseconds, strings
 have no collation.
 """

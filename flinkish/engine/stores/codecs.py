@@ -23,7 +23,7 @@ from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.storage.errors import storage_error
 
-#: Bytes of the largest block that Spark writes; a larger size is damage, and is not allocated.
+#: Maximum bytes of a block. Spark writes no larger one: a larger size is damage, and not allocated.
 MAX_BLOCK = 1 << 25
 _READ = 1 << 20
 #: Compressed bytes that zstd gets at a time: 4 of them may expand to 128 KiB.

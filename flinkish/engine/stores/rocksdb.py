@@ -36,8 +36,8 @@ _FEWEST_OPEN_FILES: Final = 20
 #: may lead back, and the iteration might never end.
 NEVER_SEEK: Final = 1 << 62
 _TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
-#: Reasons of the machine, with their error numbers. They say nothing about the state, unlike a
-#: missing file or one that is not regular, which is damage.
+#: Texts of errors that come from the machine, with their numbers. They do not mean damage of the
+#: state, unlike a file that is missing or not regular.
 _REFUSALS: Final = {
     os.strerror(number): number
     for number in (

@@ -3,11 +3,10 @@
 The rows are sorted, a bounded number at a time, and written as SSTs that a new database ingests
 unchanged. This is several times faster than putting unsorted rows into the database. Rows that come
 in key order are written as they come (:class:`.SortedRows`), possibly on another machine. The
-database has
-the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom filter of
-10 bits. The snapshot consists of its SSTs and its small files. They are not the same bytes as
-Spark's own: database ids, file numbers and times differ, and possibly the version of RocksDB. The
-(empty) log file and blobs are not written.
+database has the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom
+filter of 10 bits. The snapshot consists of its SSTs and its small files. They are not the same
+bytes as Spark's own: database ids, file numbers and times differ, and possibly the version of
+RocksDB. The (empty) log file and blobs are not written.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _way(move: OperatorMigration, table: StateTable) -> tuple[str, FamilyMigrati
 def encode_batch(
     table: StateTable, family: FamilyMigration, batch: Any
 ) -> tuple[Binaries, Binaries]:
-    """Encode a batch's keys and values as in state files; raise CannotEncode if that is impossible."""
+    """Encode a batch's keys and values as in state files; raise CannotEncode if impossible."""
     form = family.after
     keys, values = (batch.column(batch.schema.get_field_index(n)) for n in ("key", "value"))
     for name, column in (("key", keys), ("value", values)):

@@ -79,7 +79,7 @@ def read_state(
     DataFrame
         Rows are read when it is computed, each partition by one task. Types are those of the state
         schema except for those listed in :mod:`~.decoding`, and a time is a long of nanoseconds
-        where Spark has no such type. Errors of the computation (StateFormatError and others) are
+        where Spark has no time type. Errors of the computation (StateFormatError and others) are
         inside Spark's own error (:func:`computed`).
 
     Raises
