@@ -176,7 +176,7 @@ def _end_of_long_bytes(data: bytes, after: memoryview | _Ends, at: int) -> int:
 class _Columns:
     """The columns of rows; ``at`` is where the next value of each row begins.
 
-    Values are those of the rows that are ``present``; the others have no bytes, and get null.
+    Only rows that are ``present`` have bytes for a value; the others get null.
     """
 
     def __init__(self, memory: Memory, starts: Any) -> None:

@@ -258,9 +258,9 @@ class _Form:
     fastavro reads a block as one record with an array of rows: the number of rows, the rows as in
     the block, and a zero.
 
-    ``types`` are those of keys and values (absent for keys alone): structs, or arrays for lists of
-    records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
-    wire. ``schema`` is that of the record that is a block, as parsed by fastavro.
+    ``types`` are the types of keys and of values, if there are values: structs, or arrays for lists
+    of records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
+    wire. ``schema`` is the schema of the block's record, as parsed by fastavro.
     ``rows`` decodes rows without arrays and maps in place of fastavro; None for others.
     ``decode_bounded`` decodes a block in place of fastavro and counts elements that take no bytes;
     None if there are none.

@@ -405,7 +405,7 @@ class _Resolver:
 
 
 def _refused(written: DataType, target: DataType, keys: bool) -> str | None:
-    """Return why values of one type cannot become values of another; None when they can."""
+    """Return why values of one type cannot become values of another; None if they can."""
     both = f"{type_name(written)} cannot become {type_name(target)}"
     if isinstance(written, Void):
         return None  # there are only nulls

@@ -33,7 +33,7 @@ class RowForm:
     """The form of a family's rows in a backend.
 
     ``key`` and ``value`` are JSON of a ``StructType``, ``encoder`` JSON of the key's encoder in
-    RocksDB; None is the encoder without a prefix. ``framed`` rows are framed as in RocksDB.
+    RocksDB; None means the encoder without a prefix. ``framed`` rows are framed as in RocksDB.
     """
 
     key: Mapping[str, Any]
@@ -73,8 +73,8 @@ class EventTime:
 class JoinRegrouping:
     """How a join's rows are regrouped: one row becomes several, or several become one.
 
-    ``layout`` is that of the new rows, ``source`` the form of the old ones. ``time`` is the place
-    of their event time, only for new rows of format 4.
+    ``layout`` is the layout of the new rows, ``source`` the form of the old rows. ``time`` is the
+    place of the event time in the old rows; None unless the new rows are of format 4.
     """
 
     layout: JoinLayout

@@ -105,8 +105,8 @@ class TargetState:
     changes
         Changes of rows by (store, family).
     spark
-        (major, minor) of the Spark that will use the state (see :func:`for_spark`); None is the
-        newest.
+        (major, minor) of the Spark that will use the state (see :func:`for_spark`); None means
+        the newest.
     name
         Spark's name of the operator, where its state does not record it (Spark 3.5).
     """

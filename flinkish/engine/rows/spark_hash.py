@@ -118,7 +118,7 @@ def _check_type(data_type: Any) -> None:
                 raise _unsupported(f"strings of the collation {collation}")
     for field in data_type.get("fields", ()):
         _check_type(field)
-    # The "type" of a field is a nested type; that of a struct, array or map is its kind.
+    # The "type" of a field is a nested type; the "type" of a struct, array or map is its kind.
     inner = ("type",) if "name" in data_type and "fields" not in data_type else ()
     for part in (*inner, "elementType", "keyType", "valueType", "sqlType"):
         if part in data_type:

@@ -36,7 +36,7 @@ _MICROS = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second
 class Fixed:
     """A type whose values fit into the 8 bytes of a row's field.
 
-    ``name`` is that of the type in Spark's JSON, or the common name of several interval or time
+    ``name`` is the type's name in Spark's JSON, or the common name of several interval or time
     types. ``width`` is the size of a value as an element of an array, in bytes.
     """
 

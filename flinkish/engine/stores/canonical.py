@@ -94,7 +94,7 @@ def write_canonical(
     Returns the number of rows. Each block of ``rows`` is the index of a family in ``families``
     (whose names are unique), keys and values, both as bytes in the form that the module describes.
     ``create`` opens a path relative to the store's directory for writing. ``codec`` is Avro's name.
-    ``scratch`` is a local directory; None is the system's temporary directory.
+    ``scratch`` is a local directory; None means the system's temporary directory.
 
     Raises StateFormatError if a row does not match its schema, and CannotEncode for a null where
     the schema allows none.

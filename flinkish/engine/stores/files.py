@@ -47,8 +47,8 @@ class StoreFiles:
     log); None in format 1. ``compression``, ``row_checksums`` and ``encoding`` are settings below
     ``spark.sql.streaming.stateStore``; row checksums and encodings other than ``unsaferow`` are not
     supported. ``local_path`` returns the local path of a file, or None; RocksDB's SSTs with a local
-    path are linked instead of copied. ``scratch`` is a directory for local files; None is the
-    system's temporary directory.
+    path are linked instead of copied. ``scratch`` is a directory for local files; None means
+    the system's temporary directory.
     """
 
     names: tuple[str, ...]

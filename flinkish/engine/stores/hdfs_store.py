@@ -63,7 +63,7 @@ _REMOVED, _PUT = b"\x00", b"\x01"
 class LastChanges:
     """A collection of changes that keeps the last one of each key; a context manager.
 
-    ``scratch`` is a local directory; None is the system's temporary directory.
+    ``scratch`` is a local directory; None means the system's temporary directory.
     """
 
     def __init__(self, scratch: str | None = None) -> None:

@@ -119,7 +119,7 @@ def plain_records(content: Content, at: int = 0) -> Iterator[tuple[bytes, bytes 
 class Changelog:
     """The header of a RocksDB changelog, and the content after it.
 
-    ``version`` is that of the format, 1 to 4. ``lineage`` has the version and unique id of every
+    ``version`` is the format's version, 1 to 4. ``lineage`` has the version and unique id of every
     state since the snapshot that the changelog builds on, the oldest first; None in checkpoint
     format 1. ``start`` is the offset of the first record, in bytes of ``content``.
     """

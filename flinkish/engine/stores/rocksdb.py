@@ -86,7 +86,7 @@ def refusal(text: str) -> StorageError | None:
 
 
 def open_files(databases: int) -> int:
-    """Return how many files each of some databases may keep open."""
+    """Return how many files each of several databases may keep open at once."""
     return max(_FEWEST_OPEN_FILES, _OPEN_FILES // max(databases, 1))
 
 

@@ -75,7 +75,7 @@ def write_snapshot(
     opens a path relative to the store's directory for writing. ``name`` is the archive's,
     ``<version>.zip`` or ``<version>_<unique id>.zip``. For ``with_families`` see
     :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`. ``scratch`` is a local
-    directory; None is the system's temporary directory.
+    directory; None means the system's temporary directory.
 
     Raises EngineError if a key has no family of the store, or RocksDB fails.
     """

@@ -147,7 +147,7 @@ def _native_blocks(reader: Reader, families: Mapping[int, str]) -> Iterator[RowB
 
 
 def native_family(key: bytes, families: Mapping[int, str]) -> str:
-    """Return the column family of a key; NativeError if it is unknown."""
+    """Return the column family of a key; raise NativeError if it is unknown."""
     if not families:
         return DEFAULT_FAMILY
     number = family_number(key)

@@ -32,8 +32,8 @@ _NUMBER: Final = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|I
 def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any:
     """Return plain rows with ``key`` and ``value`` as a ``pyarrow.RecordBatch``.
 
-    ``schema`` is that of the state's table, ``name`` its name, for messages. Values that
-    ``pyarrow`` takes (``datetime``, ``Decimal``, ``bytes``) may be given as they are.
+    ``schema`` is the schema of the state's table, ``name`` the state's name for messages. Values
+    that ``pyarrow`` takes (``datetime``, ``Decimal``, ``bytes``) may be given as they are.
 
     Raises CannotMigrate if a row has no key or no value, or one of them does not fit.
     """
