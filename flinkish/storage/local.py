@@ -23,7 +23,7 @@ from flinkish.storage.locations import split
 _COPY_BLOCK = 1 << 20
 #: Maximum size in bytes of a file for :func:`read_bytes`: logs, schemas, metadata.
 MAX_SMALL = 1 << 30
-#: What the system says of a path that cannot have an entry.
+#: Errors of the system for a path at which there is no entry.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 #: Errors of os.link after which a copy is still possible.
 _LINK_REFUSED = frozenset(
@@ -232,7 +232,7 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
     ``stamp``.
     """
     try:
-        # os.link links a symbolic link itself, and what it leads to may be removed.
+        # os.link would link a symbolic link itself, and the link's target may be removed later.
         original = os.path.realpath(source) if os.path.islink(source) else source
         try:
             os.link(original, target)

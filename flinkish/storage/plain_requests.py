@@ -74,7 +74,7 @@ class PlainRequests:
         self._process = os.getpid()
         #: By operation and bucket: obstore's store; None if botocore makes these requests.
         self._stores: dict[tuple[str, str], Any] = {}
-        #: By operation, bucket and key: how botocore has sent the request that is watched.
+        #: By operation, bucket and key of a watched request: how botocore has sent it.
         self._watched: dict[tuple[str, str, str], _Route | None] = {}
 
     async def put(self, path: str, data: bytes) -> None:

@@ -41,8 +41,8 @@ class CatalogEntry:
 
     ``opened`` is set if its whole ``_metadata`` was requested. ``written`` is when its
     ``_metadata`` was written, by the storage's clock, read only if the recorded time is in the
-    future. ``leads_to`` is the location of the savepoint if this is a link, or another mount, of
-    it.
+    future. ``leads_to`` is the location of the savepoint itself if ``path`` is a link to it, or
+    another mount of it.
     """
 
     path: str
@@ -78,7 +78,7 @@ class Catalog:
     ``unfinished`` are directories named like a savepoint without ``_metadata``: being written, left
     by a writer or a rewrite that was killed, or disposed of while others use their files.
     ``missing`` are requested paths without a savepoint. ``links`` maps the location of a savepoint
-    to the names of the links to it, or to a file of it, in the same directory.
+    to the names of the links in the same directory that lead to it or to a file of it.
     """
 
     savepoints: tuple[CatalogEntry, ...] = ()
@@ -199,7 +199,10 @@ def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
 
 
 def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
-    """Sort entries first that are not links and have a name in flinkish's form."""
+    """Return a sort key: first the entries that are no links and have names of flinkish's form.
+
+    Of entries that are no links, those that are not reached through a link come first.
+    """
     path = entry.path
     behind_link = storage.is_local(path) and os.path.realpath(path) != path
     return is_link(path), behind_link, job_prefix(path) is None, path

@@ -72,8 +72,8 @@ def dispose(
     reported as removed. With ``follow``, ``path`` itself may be a link, which stays; links below it
     are never followed. ``tell`` is called with the location of each removed entry; directories end
     with a slash. ``siblings`` are the savepoints in the same directory, opened; None: they are
-    read. A renamed or copied one uses files by its metadata, without a list under its name; if its
-    metadata cannot be read, it may use any file.
+    read. A renamed or copied sibling uses files by its metadata, without a list under its name; if
+    its metadata cannot be read, it may use any file.
 
     Raises SavepointNotFound; Corrupt or UnsupportedFormat if its ``_metadata`` or a reference list
     cannot be read, so that its own files are unknown; FlinkishError if a sibling cannot be read and
@@ -90,7 +90,7 @@ def dispose(
         _check_lists(savepoint)
         listed = sharing.users_of(savepoint.path)
         unlisted = _unlisted_users(savepoint.path, listed, siblings, gone)
-        for each in unlisted:  # before anything is removed: its metadata may be gone by now
+        for each in unlisted:  # before anything is removed, as reading its metadata may fail
             files.mark_used(_held_in(savepoint.path, each))
         foreign = files.mark_listed(_listed(savepoint))
         place.remove([FILE_NAME])
@@ -137,8 +137,8 @@ def dispose(
 def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadable, ...]:
     """Return the unreadable siblings of a savepoint, any of which may use its files.
 
-    On a local disk each has its own links, unless the directory was copied from elsewhere: then
-    there are holders, or lists.
+    On a local disk each savepoint has its own links, unless the directory was copied from another
+    storage. Such a copy shows in holders of the savepoint, or in reference lists in it.
     """
     if not siblings.unreadable:
         return ()
@@ -344,7 +344,7 @@ class _Files:
 
 
 def release_holder(holder: str, user: str) -> bool:
-    """Remove the list of a vanished ``user``, and the files that only it used in ``holder``.
+    """Remove the list of a vanished ``user``, and the files of ``holder`` that only it used.
 
     Returns whether the holder's directory is gone; a complete holder loses no files. Raises Corrupt
     if a list is damaged (nothing is removed), and StorageError.

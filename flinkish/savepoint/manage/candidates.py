@@ -1,11 +1,11 @@
 """Convert a directory's savepoints to the candidates of a retention policy. Pure except for links.
 
-Jobs are told apart by what their savepoints have in common, not by their names: the job's id, or
-the id of a query, which a restore that continues keeps. A job that went back to an earlier
-savepoint has new query ids; it counts with the job that it was restored from if both have the same
-name and that savepoint still exists. A job that this registry does not know is counted separately:
-two registries may run the same queries after one savepoint was restored in both, without knowing
-each other.
+Savepoints belong to one job if they have the job's id or the id of a query in common; the job's
+name alone does not count. A restore that continues keeps the ids of queries. A job that went back
+to an earlier savepoint has new query ids; it counts with the job that it was restored from if both
+have the same name and that savepoint still exists. A job that this registry does not know is
+counted separately: two registries may run the same queries after one savepoint was restored in
+both, without knowing each other.
 """
 
 from __future__ import annotations

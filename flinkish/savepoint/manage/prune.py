@@ -46,8 +46,8 @@ _USED = "other savepoints use its files"
 class PruneOutcome:
     """The outcome for one savepoint.
 
-    ``reasons`` are why it is kept; if empty it is to be removed. If it was not ``removed``,
-    ``error`` says why. ``bytes`` are those of the files that are removed (with ``dry_run``: would
+    ``reasons`` say why it is kept; without a reason it is to be removed. If the removal failed,
+    ``error`` says why. ``bytes`` is the size of the files that are removed (with ``dry_run``: would
     be); hard links elsewhere keep them on the disk. ``shared`` is the number of its files that stay
     because other savepoints use them. ``gone`` is as in :class:`GarbageOutcome`, only if requested.
     """
@@ -72,7 +72,7 @@ class GarbageOutcome:
 
     ``reason`` is why it stays; None: it is to be removed. ``only`` restricts the removal to these
     files, relative to the directory. ``lists`` are directories of other savepoints in which it has
-    a list of used files. ``gone`` are locations that were removed (with ``dry_run``: will be);
+    a list of used files. ``gone`` are locations that were removed (with ``dry_run``: would be);
     directories end with a slash.
     """
 
@@ -132,7 +132,7 @@ def prune(
 
     Savepoints that cannot be read, and damaged ones that the policy would keep, are left alone and
     reported; the policy does not count them. If a savepoint shares files with others, only the
-    files that nothing else uses are removed; if an unreadable savepoint may use its files, it
+    files that nothing else uses are removed. A savepoint whose files an unreadable one may use
     stays. A failed removal does not stop the others.
 
     ``protected`` maps paths of savepoints that must stay to the reason. ``running``, ``known_jobs``
@@ -205,7 +205,7 @@ def _decide(
 
     def damage(path: str) -> FlinkishError | None:
         if path not in looked:
-            # As restores do by default: what is kept for its being whole can be restored.
+            # The level is the default of a restore: a savepoint kept as whole can be restored.
             looked[path] = find_damage(entries[path], LOGS)
         return looked[path]
 
@@ -442,7 +442,7 @@ def _remove(outcome: GarbageOutcome, tell: Tell | None) -> GarbageOutcome:
             storage.remove_files(directory, (f"{name}/{each}" for each in outcome.only), told)
             storage.remove_empty_directories(directory, _directories(name, outcome.only), told)
             removed = True
-        # Last, because after an interruption the next prune finds it by these lists.
+        # Lists go last: after an interruption, the next prune finds the savepoint by its lists.
         for holder in outcome.lists:
             sharing.forget_references(holder, name, tell)
         return replace(outcome, removed=removed)

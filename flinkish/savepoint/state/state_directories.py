@@ -3,9 +3,8 @@
 See :class:`flinkish.engine.stores.files.StateSource`. Objects are sent to Spark's workers,
 which access the storage with their own environment.
 
-The temporary one is named like a savepoint, without ``_metadata``. Other processes see an
-unfinished savepoint, and the remains of a killed process are removed like one (``savepoint prune
---garbage``).
+The temporary directory is named like a savepoint and has no ``_metadata``. Other processes take it
+for an unfinished savepoint, and ``savepoint prune --garbage`` removes what a killed process left.
 """
 
 from __future__ import annotations

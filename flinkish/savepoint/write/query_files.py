@@ -84,7 +84,7 @@ class QueryFiles:
 
         That is the newest savepoint of the job, or else the one that the job was restored from. If
         files can be hard-linked, nothing is shared: a link costs nothing and keeps every savepoint
-        self-contained. Nothing is shared either if its files cannot be read.
+        self-contained. Nothing is shared either if the earlier savepoint's records cannot be read.
         """
         if all(_can_link(query.checkpoint, self._path) for query in queries):
             return
@@ -122,7 +122,8 @@ class QueryFiles:
     def _is_kept(self, holder: str) -> bool:
         """Return whether the earlier savepoint keeps its files in a holder that is disposed of.
 
-        Its own disposal removes its ``_metadata`` before it reads the lists in the holder.
+        A disposal of the earlier savepoint removes its ``_metadata`` first, then reads the lists in
+        the holder, and so finds the list of this savepoint.
         """
         earlier = self._earlier
         return (
@@ -223,7 +224,7 @@ class QueryFiles:
 
         outcomes = self._transferer.carry(transfers(), total_bytes=cut.files.bytes)
         batch: list[tuple[FileRecord, bool]] = []
-        with closing(outcomes):  # an error keeps this frame, and it the transfers under way
+        with closing(outcomes):  # else an error's traceback would keep the transfers running
             for outcome in outcomes:
                 record = self._record_outcome(attempt, sent.pop(0), outcome)
                 batch.append((record, outcome.linked))
@@ -289,7 +290,7 @@ class QueryFiles:
         """Check the ends of the files that are now in place: Spark may have trimmed the originals.
 
         Raises Corrupt, which names the checkpoint's damaged files. Files that an earlier savepoint
-        holds were checked when that was taken.
+        holds were checked when that savepoint was taken.
         """
         cut = attempt.cut
         own = (
