@@ -241,7 +241,8 @@ class RemoteStore:
         """Return whether both are one store, with one endpoint and one identity.
 
         Two S3 buckets may have different endpoints or identities, from the section ``flinkish`` of
-        fsspec's configuration (:mod:`flinkish.storage.stores`). S3 cannot copy between such buckets.
+        fsspec's configuration (:mod:`flinkish.storage.stores`). S3 cannot copy between such
+        buckets.
         """
         one, two = self._fs, other._fs
         return one is two or (type(one) is type(two) and one.storage_options == two.storage_options)

@@ -138,8 +138,8 @@ class S3Calls:
             raise
         copied = str((answer.get("CopyObjectResult") or {}).get("ETag") or "").strip('"')
         # Not every store checks CopySourceIfMatch, so the source's ETag is read again if the copy's
-        # differs. A copy of equal content may have another ETag if it is encrypted, or if the source
-        # was put in parts.
+        # differs. A copy of equal content may have another ETag if it is encrypted, or if the
+        # source was put in parts.
         if tag and copied != tag and await self._etag(source) != tag:
             raise Replaced(f"{source} was replaced")
         return _digest(answer)

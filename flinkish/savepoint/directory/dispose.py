@@ -90,7 +90,7 @@ def dispose(
         _check_lists(savepoint)
         listed = sharing.users_of(savepoint.path)
         unlisted = _unlisted_users(savepoint.path, listed, siblings, gone)
-        for each in unlisted:  # before anything is removed, as reading its metadata may fail
+        for each in unlisted:  # before anything is removed: reading their metadata may fail
             files.mark_used(_held_in(savepoint.path, each))
         foreign = files.mark_listed(_listed(savepoint))
         place.remove([FILE_NAME])
