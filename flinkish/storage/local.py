@@ -253,7 +253,8 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
 def copy(source: str, target: str, stamp: str | None = None) -> int:
     """Copy a file, flush it to the disk, and return its number of bytes.
 
-    Raises FileNotFoundError, Replaced and StorageError as :func:`place` does.
+    Raises FileNotFoundError if the source no longer exists, Replaced if it no longer has ``stamp``,
+    StorageError if the target's directory does not exist.
     """
     with open_file(source) as reader:
         _check_stamp(source, os.fstat(reader.fileno()), stamp)

@@ -199,9 +199,10 @@ def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
 
 
 def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
-    """Return a sort key: first the entries that are no links and have names of flinkish's form.
+    """Return a key that sorts a savepoint's own directory before its links and other mounts.
 
-    Of entries that are no links, those that are not reached through a link come first.
+    First come paths that are not links, then paths that are not below a link, then names of
+    flinkish's form, each of them within the group before.
     """
     path = entry.path
     behind_link = storage.is_local(path) and os.path.realpath(path) != path

@@ -26,9 +26,9 @@ class Known:
     """What a registry knows about the savepoints of a directory.
 
     ``protected`` maps paths of savepoints that must stay to the reason. ``running`` are ids of
-    running jobs; the newest savepoint of each stays. ``jobs`` are the ids of all its jobs; None
-    (not asked) counts every job as its own. ``taken_here`` are the locations of the savepoints that
-    its jobs have taken.
+    running jobs; the newest savepoint of each stays. ``jobs`` are the ids of all jobs of the
+    registry; with None (the registry was not asked) every job counts as known. ``taken_here`` are
+    the locations of the savepoints that jobs of the registry have taken.
     """
 
     protected: Mapping[str, str]

@@ -11,11 +11,11 @@ next savepoint may be another host's, whose clock is wrong, and a copy keeps the
   replaces it (:func:`flinkish.savepoint.directory.places.credible_time`).
 * If **numbers and times disagree**, the order is unknown: numbers start again if a checkpoint is
   rolled back, and clocks can be wrong. Then neither savepoint makes the other dispensable, and a
-  rule that counts keeps savepoints that are late by the numbers or by the times.
+  rule that counts keeps the savepoints that are among the latest by either numbers or times.
 
 The parents of a savepoint (what its job was restored from) show only which jobs belong together
-(:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and its place in the order
-says nothing about its siblings.
+(:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and it says nothing about the
+order of the other savepoints.
 
 A savepoint that was taken while queries of its job were missing says nothing about them: it never
 makes a savepoint with such a query dispensable. A savepoint that has all queries of its job can do
@@ -96,10 +96,10 @@ def progress(one: Candidate, other: Candidate) -> int:
 def replaces(one: Candidate, other: Candidate) -> bool:
     """Return whether ``one``, which is later by the clock, makes ``other`` dispensable.
 
-    It does if they are of one job or have a query in common, and by its batches ``other`` is not
-    later. ``one`` must also have every query of ``other``, or all queries of its job: then the
-    program has dropped those that only ``other`` has. A savepoint taken here is replaced only by
-    another one taken here.
+    It does if they are of one job or have a query in common, and ``other`` is not later by the
+    batches. ``one`` must also have every query of ``other``, or all queries of its job: then the
+    program has dropped those that only ``other`` has. Only a savepoint that is ``taken_here`` makes
+    another one that is ``taken_here`` dispensable.
     """
     related = one.run == other.run or not one.batches.keys().isdisjoint(other.batches)
     trusted = one.taken_here or not other.taken_here
@@ -120,7 +120,7 @@ def is_newest(job: Sequence[Timed], index: int) -> bool:
 def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
     """Return whether fewer than ``count`` others are later, by the clock or by the batches.
 
-    By the batches, the clock decides between two savepoints whose batches do not.
+    Where the batches do not show which of two savepoints is later, the clock does.
 
     ``job`` has the savepoints of a job by the clock, newest first.
     """

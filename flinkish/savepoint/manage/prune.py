@@ -205,7 +205,7 @@ def _decide(
 
     def damage(path: str) -> FlinkishError | None:
         if path not in looked:
-            # The level is the default of a restore: a savepoint kept as whole can be restored.
+            # A restore checks at this level by default, so what is kept as whole can be restored.
             looked[path] = find_damage(entries[path], LOGS)
         return looked[path]
 

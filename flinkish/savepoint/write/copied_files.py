@@ -1,4 +1,4 @@
-"""The files of a savepoint that is copied: found at the target, taken from there, or sent."""
+"""The files of a copy: found in place, taken from an earlier savepoint at the target, or sent."""
 
 from __future__ import annotations
 

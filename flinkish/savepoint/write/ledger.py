@@ -108,9 +108,9 @@ class Ledger:
         return row[2], row[3]
 
     def is_placed(self, query: int, file: ListedFile, attempt: int) -> bool:
-        """Return whether an earlier attempt placed this file; then assign it to ``attempt``.
+        """Return whether an earlier attempt placed this file; if so, assign it to ``attempt``.
 
-        A file that has changed since then does not count.
+        A file that has changed since that attempt does not count.
         """
         cursor = self._db.execute(
             "UPDATE placed SET attempt = ? WHERE query = ? AND path = ? AND size = ? AND stamp = ?",
@@ -211,7 +211,7 @@ def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
 def in_directory(directory: str, path: str) -> OpenSavepoint | None:
     """Return the savepoint at ``path`` if it is directly below ``directory`` and readable.
 
-    None for a link, for the reason given at :func:`newest_of_job`, and for any other path.
+    Returns None for any other path, and for a link (:func:`newest_of_job` says why).
     """
     try:
         location = savepoint_directory(path)

@@ -312,7 +312,7 @@ class QueryFiles:
 
         On a local disk it is read as a checkpoint and must give the same cut. On other storage this
         would download every archive, and with files held by earlier savepoints the directory is not
-        a complete checkpoint. There, sizes are compared, with one listing per directory.
+        a complete checkpoint. In these cases sizes are compared, with one listing per directory.
         """
         if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
             try:
@@ -376,8 +376,8 @@ def _can_link(checkpoint: str, path: str) -> bool:
 def _verify_cut(cut: Cut, target: str) -> None:
     """Read the new directory as a checkpoint: it must be complete and give the same cut.
 
-    It differs if a file was replaced between reading and linking (an executor that repeats a task
-    writes a new RocksDB archive, which names other shared files).
+    The cut differs if a file was replaced between reading and linking (an executor that repeats a
+    task writes a new RocksDB archive, which names other shared files).
     """
     try:
         again = read_cut(target, cut.batch_id)
