@@ -201,8 +201,8 @@ def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
 def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
     """Return a key that sorts a savepoint's own directory before its links and other mounts.
 
-    First come paths that are not links, then paths that are not below a link, then names of
-    flinkish's form, each of them within the group before.
+    Paths that are links come last. Among the others, paths below a link come after those that are
+    not; among these, names that are not of flinkish's form come after those that are.
     """
     path = entry.path
     behind_link = storage.is_local(path) and os.path.realpath(path) != path
