@@ -100,7 +100,7 @@ def plan_tree(root: str, name: str) -> Iterator[str]:
 
 
 def remove_empty_directories(root: str, names: Iterable[str], tell: Tell | None = None) -> None:
-    """Remove those of the directories that are empty, deepest first; the others stay.
+    """Remove the named directories that are empty, deepest first; the others stay.
 
     If a name itself is unsafe (UnsafePath), nothing is removed. A link on the way to a directory is
     found only at that directory's turn: earlier ones may be removed already.

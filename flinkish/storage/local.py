@@ -40,9 +40,9 @@ _LINK_REFUSED = frozenset(
 
 
 def status_of(path: str, *, follow: bool) -> os.stat_result | None:
-    """Return the status of the entry at ``path``; None if there is none.
+    """Return the status of the entry at ``path``; None if there is no entry.
 
-    Raises StorageError if the storage does not say whether there is one.
+    Raises StorageError if the storage does not say whether there is an entry.
     """
     try:
         return os.stat(path) if follow else os.lstat(path)

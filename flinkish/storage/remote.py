@@ -329,8 +329,8 @@ class RemoteStore:
                     self._fs.pipe_file(self._path(target), data)
                 return len(data)
             part = max(_PART, size // _PARTS)
-            # A part is buffered, split off, signed and sent; measurements show that this takes many
-            # times its size.
+            # A part is buffered, split off, signed and sent; as measured, this takes memory of many
+            # times the part's size.
             with _room.taken(10 * part), self._new_file(target, part) as writer:
                 while block := reader.read(_BLOCK):
                     hasher.update(block)
@@ -396,7 +396,8 @@ class RemoteStore:
     def delete_directory(self, location: str) -> bool:
         """Delete a directory if it is empty; return whether this call deleted it.
 
-        Flat stores return False: there only the object that marks the directory is deleted.
+        Flat stores return False: they have no directory, and only an object that marks one is
+        deleted.
         """
         path = self._path(location)
         with refused("remove", location), suppress(FileNotFoundError):

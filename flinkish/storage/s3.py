@@ -175,7 +175,8 @@ def _digest(answer: Any) -> str | None:
     """Return the digest in a CopyObject response, in the form that savepoints record."""
     result = answer.get("CopyObjectResult") or {}
     checksum = str(result.get("ChecksumSHA256") or "")
-    # The checksum of an object in parts is one of checksums, with a dash and their number appended.
+    # The checksum of an object in parts is a checksum of checksums: a dash and the number of parts
+    # are appended.
     if checksum and "-" not in checksum and result.get("ChecksumType") != "COMPOSITE":
         try:
             return f"sha256:{base64.b64decode(checksum, validate=True).hex()}"

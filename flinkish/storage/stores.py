@@ -78,7 +78,7 @@ def _open(location: str, scheme: str) -> Any:
 
 
 def _options_of(location: str) -> dict[str, Any]:
-    """Return the options of one bucket, which override those of its scheme.
+    """Return the options of one bucket, which override the options of its scheme.
 
     These options are in fsspec's configuration, in the section ``flinkish`` under the bucket's URL.
     With them one process can use two stores of one kind.

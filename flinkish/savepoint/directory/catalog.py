@@ -73,7 +73,7 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The savepoints found: ``savepoints`` newest first, the others by path.
+    """The savepoints found: ``savepoints`` sorted newest first, the other fields by path.
 
     ``unfinished`` are directories named like a savepoint without ``_metadata``: being written, left
     by a writer or a rewrite that was killed, or disposed of while others use their files.
@@ -201,8 +201,8 @@ def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
 def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
     """Return a key that sorts a savepoint's own directory before its links and other mounts.
 
-    Paths that are links come last. Among the others, paths below a link come after those that are
-    not; among these, names that are not of flinkish's form come after those that are.
+    Paths that are links come last, and paths below a link come before them. Within each of the
+    three groups, names of flinkish's form come first.
     """
     path = entry.path
     behind_link = storage.is_local(path) and os.path.realpath(path) != path
@@ -210,7 +210,7 @@ def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
 
 
 def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[str, ...]]:
-    """Return the names of the links in a directory, by the savepoint there that they lead to."""
+    """Return the names of the links in a directory, by the path of the savepoint they lead to."""
     if not storage.is_local(directory):
         return {}
     real = {os.path.realpath(entry.path): entry.path for entry in entries if not entry.leads_to}

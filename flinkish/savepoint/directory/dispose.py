@@ -35,8 +35,8 @@ class Disposed:
     ``removed`` of its files were removed (with ``_metadata``), and ``missing`` did not exist.
     ``bytes`` is the size of its removed data files (hard links elsewhere keep them on the disk).
     ``foreign`` are relative paths of files that are not the savepoint's own and stay. ``kept``
-    files stay because the savepoints ``users`` use them; disposing of the last of these removes
-    them.
+    files stay because the savepoints ``users`` use them; disposing of the last of these savepoints
+    removes the files.
     """
 
     path: str
@@ -138,7 +138,7 @@ def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadab
     """Return the unreadable siblings of a savepoint, any of which may use its files.
 
     On a local disk each savepoint has its own links, unless the directory was copied from another
-    storage. Such a copy shows in holders of the savepoint, or in reference lists in it.
+    storage. The sign of such a copy is a savepoint that has holders or contains reference lists.
     """
     if not siblings.unreadable:
         return ()
@@ -172,8 +172,8 @@ def _unlisted_users(
 ) -> tuple[OpenSavepoint, ...]:
     """Return the savepoints whose metadata has files in ``holder``, where they have no list.
 
-    They were renamed or copied. Those named in ``listed``, the one named ``apart``, and those that
-    have been disposed of are left out.
+    They were renamed or copied. Savepoints named in ``listed``, the savepoint named ``apart``, and
+    savepoints that have been disposed of are left out.
     """
     name = storage.base_name(holder)
     return tuple(

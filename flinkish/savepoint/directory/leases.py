@@ -1,7 +1,7 @@
 """Leases: locks in a directory of savepoints, so that two hosts do not conflict.
 
 A lease is a small file in ``<directory>/_locks/``, refreshed while its owner lives (like restic's
-locks). To take one, a process writes its lease and then reads the others: of two that conflict, at
+locks). A process writes its lease and then reads the others: of two processes that conflict, at
 least one sees the other and withdraws. Two savepoints of one job conflict, and a prune conflicts
 with every writer and other prune; savepoints of different jobs do not conflict. A rewrite of state
 conflicts with nothing: its lease only shows that it is alive. Disposing of one savepoint takes no

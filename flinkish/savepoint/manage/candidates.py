@@ -53,9 +53,9 @@ def generations(
     A copy, which has the same ``_metadata``, is not a separate generation: it is kept or removed
     with its original. The target of a link in the directory counts as in use, and stays.
 
-    ``catalog`` has its savepoints opened. ``jobs`` selects savepoints of these job ids, and of the
-    jobs that they were restored from or that have their names in this registry; None selects all.
-    ``now`` is in seconds since the epoch; default: the clock.
+    ``catalog`` has its savepoints opened. ``jobs`` selects the savepoints of the jobs with these
+    ids, of jobs that are related to them by a query or a restore, and of this registry's jobs with
+    the same names; None selects all. ``now`` is in seconds since the epoch; default: the clock.
     """
     entries = catalog.own
     places = {entry.path: place_keys(entry.path) for entry in entries}
@@ -173,7 +173,7 @@ def _scope(
 def _with_running(
     candidates: Sequence[Candidate], running: Collection[str], now: float
 ) -> list[Candidate]:
-    """Mark the newest savepoints of running jobs as needed by these."""
+    """Mark the newest savepoints of running jobs as needed by these jobs."""
     by_path = {each.path: each for each in candidates}
     for run in {each.run for each in candidates}.intersection(running):
         timed = by_clock([each for each in candidates if each.run == run], now)

@@ -70,10 +70,10 @@ class PruneOutcome:
 class GarbageOutcome:
     """The outcome for one directory without ``_metadata``.
 
-    ``reason`` is why it stays; None: it is to be removed. ``only`` restricts the removal to these
-    files, relative to the directory. ``lists`` are directories of other savepoints in which it has
-    a list of used files. ``gone`` are locations that were removed (with ``dry_run``: would be);
-    directories end with a slash.
+    ``reason`` is why it stays; None means that it is to be removed. ``only`` restricts the removal
+    to these files, relative to the directory. ``lists`` are directories of other savepoints in
+    which it has a list of used files. ``gone`` are locations that were removed (with ``dry_run``:
+    would be); directories end with a slash.
     """
 
     found: Unfinished
@@ -264,7 +264,7 @@ def _carry_out(
 ) -> PruneOutcome:
     """Remove the savepoint, or plan its removal, and return the outcome.
 
-    ``before`` contains the locations removed for earlier savepoints; those of this one are added.
+    ``before`` contains the locations removed for earlier savepoints; this savepoint's are added.
     ``catalog`` has the savepoints that the directory had at the start.
     """
     if outcome.keep:
@@ -301,13 +301,13 @@ def collect_garbage(
     """Remove the directories of unfinished savepoints that no process writes any more, and husks.
 
     A husk is the remainder of a disposed savepoint, kept because other savepoints used its files.
-    It is removed when these are gone; its files that nobody uses, left by an interrupted disposal,
-    are removed at once. Lists of an unfinished savepoint in other savepoints are removed, too.
-    Stale leases are ignored, and removed. Only directories with a name that flinkish gives to
-    savepoints are examined.
+    It is removed when these savepoints are gone. Files in it that nobody uses, left by an
+    interrupted disposal, are removed at once. Lists of an unfinished savepoint in other savepoints
+    are removed, too. Stale leases are ignored, and removed unless this is a dry run. Only
+    directories with a name that flinkish gives to savepoints are examined.
 
     ``writing`` has the target directory and job id of every savepoint that a request is writing;
-    the rest is as for :func:`prune`. Raises Locked and StorageError.
+    the other parameters are those of :func:`prune`. Raises Locked and StorageError.
     """
     location = storage.locate(directory)
     clock = time.time() if now is None else now

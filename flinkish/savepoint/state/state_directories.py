@@ -77,9 +77,9 @@ class SavedDirectory:
 
 
 def _open_recorded(location: str, path: str, recorded: RecordedFile) -> BinaryIO:
-    """Open a file and compare it with its record; the bytes compared are those that are read.
+    """Open a file and compare it with its record; the caller then reads the bytes compared.
 
-    A file on remote storage is fetched for that, into memory or a temporary file.
+    A file on remote storage is fetched for this purpose, into memory or a temporary file.
     """
     file = storage.open_file(location)
     try:

@@ -41,7 +41,7 @@ _UNIQUE = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:sst|log
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The files in place and their bytes, those that another savepoint holds, and bytes copied."""
+    """Number and bytes of files in place, number that other savepoints hold, bytes copied."""
 
     files: int
     bytes: int
