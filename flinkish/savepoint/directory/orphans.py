@@ -70,7 +70,8 @@ def users_by_metadata(savepoints: Sequence[CatalogEntry], holder: str) -> set[st
 def with_lists(directory: str, unfinished: Sequence[Unfinished], lists: Lists) -> list[Unfinished]:
     """Add the reference lists to the unfinished savepoints. Pure.
 
-    A savepoint that has left only lists is appended. A list is newer than the files of its user, so the later time is used.
+    A savepoint that has left only lists is appended. A list is newer than the files of its user, so
+    the later time is used.
     """
     by_name = {storage.base_name(each.path): each for each in unfinished}
     for user, written in lists.by_user.items():

@@ -11,7 +11,7 @@ next savepoint may be another host's, whose clock is wrong, and a copy keeps the
   replaces it (:func:`flinkish.savepoint.directory.places.credible_time`).
 * If **numbers and times disagree**, the order is unknown: numbers start again if a checkpoint is
   rolled back, and clocks can be wrong. Then neither savepoint makes the other dispensable, and a
-  rule that counts keeps the savepoints that are among the latest by either numbers or times.
+  rule that counts keeps the savepoints that are among the latest by numbers or by times.
 
 The parents of a savepoint (what its job was restored from) show only which jobs belong together
 (:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and it says nothing about the

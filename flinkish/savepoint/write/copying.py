@@ -37,9 +37,8 @@ def copy_savepoint(
     Raises SavepointNotFound; Corrupt if a file of the source is missing or does not have its
     recorded digest; UnsupportedFormat if a digest has an unknown form; UsageError if the copy would
     be the source itself, be inside it, or have no name; StorageError if the target has another
-    savepoint of that name, or an unreadable one; UnsafePath if a link is at the copy's location or
-    below it;
-    Locked if another process writes a savepoint of the job or removes files there.
+    savepoint of that name, or an unreadable one; UnsafePath if writing the copy would follow a
+    link; Locked if another process writes a savepoint of the job or removes files there.
     """
     started = time.monotonic()
     source = open_savepoint(path)
