@@ -1,8 +1,8 @@
-"""Annotations of exported classes and functions: stability promises, as ``flink-annotations``.
+"""Annotations of exported classes and functions: stability promises, as in ``flink-annotations``.
 
-An annotation also holds for a class's members, unless they have their own. A name without one is
-internal. The decorators do nothing: ``make api-check`` reads them, and compares the API that they
-mark with the recorded one. docs/compatibility.md has the promises.
+An annotation also holds for a class's members, unless they have their own. A name without an
+annotation is internal. The decorators do nothing: ``make api-check`` reads them, and compares the
+API that they mark with the recorded API. docs/compatibility.md has the promises.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ class WrongState(FlinkishError):
 
 @public_evolving
 class NameTaken(WrongState):
-    """Another job that has not ended has the name; ``data`` has its ``job_id`` and ``state``."""
+    """A job that has not ended has the name; ``data`` has that job's ``job_id`` and ``state``."""
 
     id = "name-taken"
 
@@ -337,7 +337,7 @@ class TableError(StorageError):
 
 @public_evolving
 class ResultNotWritten(StorageError):
-    """A command has done its work, and its result could not be written to stdout.
+    """A command has done its work, but its result could not be written to stdout.
 
     ``data["result"]`` has the beginning of the result.
     """
@@ -390,7 +390,7 @@ def with_job(hint: str, job_id: str) -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a name or a path as a shell reads it, for a command in a message.
+    """Return a name or a path quoted for a shell, for a command in a message.
 
     A word with unprintable characters is written in ``$'...'``, as bash, zsh and ksh read it,
     because a message is one line of printable characters.
@@ -413,14 +413,14 @@ def _in_dollar_quotes(character: str) -> str:
     if character.isprintable():
         return character
     short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
-    is_byte = "\udc80" <= character <= "\udcff"  # of a name that is no UTF-8
+    is_byte = "\udc80" <= character <= "\udcff"  # a byte of a name that is not UTF-8
     handler = "surrogateescape" if is_byte else "surrogatepass"
     octal = (f"\\{byte:03o}" for byte in character.encode(errors=handler))
     return short or "".join(octal)
 
 
 def error_classes() -> Iterator[type[FlinkishError]]:
-    """Yield every class of the tree, parents before children (for tables and tests)."""
+    """Yield every class of the tree, parents before children."""
     queue: list[type[FlinkishError]] = [FlinkishError]
     for cls in queue:
         yield cls

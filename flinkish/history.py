@@ -28,14 +28,14 @@ def history_batch(batch_id: int) -> int:
     Returns
     -------
     int
-        The batch id itself in a program that ``flinkish run`` has not started, and in a job until
-        a restore starts a new line of its history.
+        The batch id itself in a program that is not a job of flinkish, and in a job until a
+        restore starts a new line of its history.
 
     Raises
     ------
     UsageError
-        It is called outside of a ``foreachBatch`` function, in a thread that the function has
-        started, or with ``PYSPARK_PIN_THREAD=false``: the query is not known there.
+        In a job, the call is outside of a ``foreachBatch`` function, in a thread that the function
+        has started, or with ``PYSPARK_PIN_THREAD=false``: the query is not known there.
     """
     return batch_id if _shift is None else batch_id + _shift()
 

@@ -49,7 +49,7 @@ _HEADS = tuple(
         rf"(?:- )?(?:\[[^\]]*\]\s+|\S+\s+(?:- )?)?{_WORD}",
     )
 )
-#: A time as above: its seconds, and its zone.
+#: The time of a line that is not in Spark's own pattern: the part up to its seconds, and its zone.
 _ISO = re.compile(r"(.{19})(?:[.,]\d+)? ?(?:(Z)|([+-]\d\d):?(\d\d))?", re.ASCII)
 #: Lines without a time that nevertheless have a level.
 _OWN_LEVEL = (
@@ -69,10 +69,10 @@ _LAUNCHER = (
     "Setting default log level to",
     "To adjust logging level use",
 )
-#: Ends of Spark's longer messages: JSON, trees of plans.
+#: Later lines of Spark's longer messages: ends of JSON, trees of plans.
 _REMAINDER = re.compile(r"[\]})]+,?$|[:+]- |\*\(\d+\) |== .* ==$")
 _DIGITS = re.compile(r"\d\d", re.ASCII)
-#: A line of a stack trace: indented, or an exception in it.
+#: A line of a stack trace: it is indented or empty, or begins with an exception or its cause.
 _TRACE = re.compile(
     r"\s|$|: |Caused by: |Driver stacktrace:$|Suppressed: |During handling of |The above exception "
     r"|(?:[A-Za-z_$][\w$]*\.)*[A-Za-z_$][\w$]*(?:Exception|Error|Interrupt|Exit)(?::|$)"
@@ -87,12 +87,12 @@ _OF_PLAN = re.compile(
 )
 _JAVA_FRAME = re.compile(r"\s+at [\w.$<>/]+\(.*\)$|\s*\.\.\. \d+ more$|Driver stacktrace:$")
 _FRAME = re.compile(r'\s*File "([^"]*)", line \d+')
-#: Files of PySpark, of Py4J and of flinkish in a traceback, as in ``launch/tracebacks``.
+#: Files of PySpark, of Py4J and of flinkish's driver in a traceback, as in ``launch/tracebacks``.
 _OF_SPARK = re.compile(r"/pyspark(?:\.zip)?/|/py4j(?:-[^/]*)?/|/flinkish/driver/")
 
 
 def level_of(name: str) -> LogLevel | None:
-    """Return the level of a name in any case, such as ``warn``; None when there is none. Pure."""
+    """Return the level that a name stands for (``warn``, ``WARN``); None if it is unknown. Pure."""
     return _LEVELS.get(name.strip().upper())
 
 
@@ -101,8 +101,8 @@ class LogChoice:
     """Which lines of a log to show.
 
     ``since``: only lines of this time or later, in seconds since the epoch. ``level``: only lines
-    of this level or a higher one. ``pattern``: only lines in which it is found, with the stack
-    traces below them.
+    of this level or a higher one. ``pattern``: only lines in which the pattern is found, with the
+    stack traces below them.
     """
 
     since: float | None = None
@@ -124,7 +124,7 @@ class _Lines:
         self._inside = False
 
     def feed(self, text: str) -> Iterator[str]:
-        """Yield the chosen lines of the next block, with their ends; very long lines in pieces."""
+        """Yield the chosen lines of the next block, with line ends; very long lines in pieces."""
         *lines, last = (self._rest + text).split("\n")
         for line in lines:
             yield from self._piece(line + "\n")
@@ -210,9 +210,10 @@ class LogFilter(_Lines):
 class ProgramOutput(_Lines):
     """Chooses what the program and flinkish write; leaves out Spark's log and its launcher's notes.
 
-    Stack traces and indented lines below a line of Spark's log belong to it, and so does any line
-    below one that ends with a colon. For an error that Spark raises in the program, the frames of
-    Java and PySpark and the query's plan are left out: its message and its causes stay.
+    Stack traces and indented lines below a line of Spark's log belong to that line. If the line
+    ends with a colon, the next line belongs to it in any case. Of an error that Spark raises in the
+    program, the frames of Java and PySpark and the query's plan are left out: the message and the
+    causes stay.
     """
 
     def __init__(self) -> None:
@@ -251,14 +252,14 @@ class FollowedOutput(ProgramOutput):
 
 
 def own_lines(text: str) -> list[str]:
-    """Return the lines of a log that are the program's and flinkish's own, without blank ones."""
+    """Return the lines that the program and flinkish wrote to a log, without blank lines."""
     chosen = ProgramOutput()
     lines = "".join([*chosen.feed(text), *chosen.finish()]).splitlines()
     return [line.rstrip() for line in lines if line.strip()]
 
 
 def _seconds(stamp: str, unknown: float) -> float:
-    """Return a line's time in seconds since the epoch; ``unknown`` when there is no such time."""
+    """Return a line's time in seconds since the epoch; ``unknown`` if there is no such time."""
     try:
         if stamp[2] == "/":  # strptime takes ten times as long
             year, month, day, hour, minute, second = map(int, _DIGITS.findall(stamp))

@@ -18,7 +18,10 @@ def size_text(size: int) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """Return a duration as text for people, in a unit with two or more digits: ``45 min``."""
+    """Return a duration as text for people, such as ``45 min``.
+
+    The unit is the largest of which the duration has at least two, else seconds.
+    """
     for unit, size, most in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 172_800)):
         if seconds < most:
             return f"{max(seconds, 0.0) / size:.0f} {unit}"
@@ -63,7 +66,8 @@ def width_of(text: str) -> int:
 def shortened(text: str, width: int) -> str:
     """Return ``text`` with ``…`` in place of its middle, if it takes more than ``width`` columns.
 
-    Twice as much is kept of the end as of the beginning: paths differ there.
+    The part that is kept of the end is twice as long as that of the beginning, because paths differ
+    at the end.
     """
     if width_of(text) <= width:
         return text
@@ -98,9 +102,9 @@ def table(
     ``head``: the titles of the columns. ``rows``: one sequence of cells for each row, as long as
     ``head``. ``right``: indexes of the columns that are aligned to the right, as digits, such as
     ``"45"``. ``width``: the width of the terminal that each line must fit into; None: no limit.
-    ``flexible``: the columns that may then be shortened in the middle, and to what width before
-    other columns are left out. ``optional``: columns that may be left out if that is not enough,
-    the first one first.
+    ``flexible``: the columns whose cells may be shortened in the middle to make the lines fit, each
+    with the width down to which it is shortened before other columns are left out. ``optional``:
+    the columns that are left out if shortening is not enough, in this order.
     """
     cells_of_rows = [head, *([visible(cell) for cell in row] for row in rows)]
     natural = [max(width_of(row[i]) for row in cells_of_rows) for i in range(len(head))]
@@ -123,8 +127,8 @@ def _fitted(
 ) -> dict[int, int]:
     """Return the widths of the columns that are shown. Pure.
 
-    As a last resort flexible columns become narrower than ``flexible`` says, and then lines longer
-    than ``width``.
+    If leaving out columns is not enough either, flexible columns become narrower than ``flexible``
+    says. If even that is not enough, lines are longer than ``width``.
     """
     widths = {i: min(room, flexible.get(i, room)) for i, room in enumerate(natural)}
     for column in (*optional, None):

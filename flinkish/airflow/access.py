@@ -1,4 +1,7 @@
-"""The registry that a task uses, and what it looks for there; imports no Airflow itself."""
+"""The registry that a task uses, and what the task looks for there.
+
+Airflow is imported only to read a connection.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.target import NewVersion
 from flinkish.upgrade.workflows import UpgradeResult
 
-#: What a look has found: the answer, or ``error`` with the record of one.
+#: What a look has found: the answer, or, under ``error``, the record of an error.
 Answer = dict[str, Any]
 
 #: Connections of these types name a registry in PostgreSQL.
 _POSTGRES = ("postgres", "postgresql")
-#: Seconds for which a registry that cannot be used is waited for: it may be restarting.
+#: Seconds to wait for a registry that cannot be used, because it may be restarting.
 AWAY = 600.0
 _HEARTBEAT = "execution.heartbeat.interval"
 _LOG = logging.getLogger(__name__)
@@ -52,7 +55,7 @@ class Access:
     ) -> Access:
         """Return the access of an operator; ``conn_id`` names a connection instead of a URL.
 
-        Raises UsageError if the connection is not one to PostgreSQL, or if there are both.
+        Raises UsageError if the connection is not one to PostgreSQL, or if both are given.
         """
         if conn_id is None:
             return cls(registry, dict(options or {}))
@@ -70,7 +73,7 @@ class Access:
         return cls(str(connection.get_uri()), dict(options or {}))
 
     def resolved(self) -> Access:
-        """Return it with the registry's complete URL, for a process with another configuration."""
+        """Return the access with the registry's URL, for a process configured differently."""
         return replace(self, registry=self._config().registry_url())
 
     def client(self, logger: logging.Logger) -> Client:
@@ -84,7 +87,7 @@ class Access:
     def look_at_savepoint(self, request_id: str) -> Answer | None:
         """Return the path of a savepoint that was requested; None if it is not complete yet.
 
-        The savepoint itself is not read: the triggerer may not have the rights, nor the libraries.
+        The savepoint itself is not read: the triggerer may lack the rights and the libraries.
 
         Raises FlinkishError if it could not be taken.
         """
@@ -102,11 +105,12 @@ class Access:
 
 
 class JobLook:
-    """Looks whether a job has reached a goal, and remembers since when it has been idle.
+    """Checks whether a job has reached a goal, and remembers since when the job has been idle.
 
     ``until`` and ``query`` are those of :meth:`flinkish.client.Job.wait`. A job that the task has
-    ``launched`` must be there, and ``running`` is judged as ``flinkish run -d`` does: a program
-    that has finished by then is fine. Any other job is waited for until it is there.
+    ``launched`` must be in the registry, and ``running`` is judged as ``flinkish run -d`` does: a
+    program that has finished by then is fine. Any other job is waited for until the registry has
+    it.
     """
 
     def __init__(
@@ -125,12 +129,12 @@ class JobLook:
     def once(self) -> Answer | None:
         """Return id, name and state of a job that has reached the goal; None if it has not yet.
 
-        Raises FlinkishError if the job has failed, or has ended without reaching it.
+        Raises FlinkishError if the job has failed, or has ended without reaching the goal.
         """
         return self._looked(at_length=False)
 
     def at_length(self) -> Answer | None:
-        """Look until an idle job would show that it is: for who forgets what this look has seen."""
+        """Look until an idle job has shown to be idle; for callers that forget earlier looks."""
         return self._looked(at_length=True)
 
     def _looked(self, *, at_length: bool) -> Answer | None:
@@ -161,21 +165,21 @@ class JobLook:
         return Job.of(flinkish, there)
 
     def _length(self, flinkish: Context, job: Job) -> float:
-        """Return the seconds in which an idle job shows that it is."""
+        """Return the seconds that an idle job needs to show that it is idle; 0 for other goals."""
         if self._goal.kind is not GoalKind.IDLE:
             return 0.0
         quiet = quiet_time(job.queries(), self._goal)
         own = job.record.launch.options.get(_HEARTBEAT)
         beat = flinkish.config.duration(_HEARTBEAT) if own is None else parse_duration(own)
-        # One before the first report, one after the quiet time, and one that is late.
+        # One heartbeat before the first report, one after the quiet time, and one that is late.
         return quiet + 3 * beat
 
 
 class Looking:
     """Looks again and again until there is an answer or an error.
 
-    A registry that cannot be used is waited for, but not for ever: it may be restarting, and it may
-    be the wrong one.
+    It waits for a registry that cannot be used, because the registry may be restarting; but only
+    :data:`AWAY` seconds, because it may be the wrong registry.
     """
 
     def __init__(
@@ -204,7 +208,7 @@ class Looking:
 
 
 def program_of(spark: Program, file: str | None, arguments: Sequence[object]) -> Program:
-    """Return a program of its Spark, its file and its arguments."""
+    """Return ``spark`` with ``file`` as its file, if it is given, and with more arguments."""
     words = (*spark.arguments, *map(str, arguments))
     return replace(spark, application=file or spark.application, arguments=words)
 
@@ -218,9 +222,9 @@ def begin_stop(
     drain: bool,
     is_retry: bool,
 ) -> PendingSavepoint | str:
-    """Return the stop of a job, or the savepoint that an earlier try has stopped it with.
+    """Begin to stop a job; return the stop, or the savepoint's path if an earlier try stopped it.
 
-    A retry continues to wait for the stop that an earlier try has begun.
+    If an earlier try has begun a stop, a retry returns that stop.
     """
     job = Job.of(flinkish, flinkish.find_job(reference, include_final=True))
     saved = job.savepoints()
@@ -245,8 +249,9 @@ def upgraded(
 ) -> UpgradeResult:
     """Upgrade a job; for errors see :func:`.workflows.upgrade`.
 
-    A retry names the time since when earlier tries may have begun, in seconds since the epoch: an
-    upgrade of theirs is finished, and one that is finished is the result.
+    A retry gives ``since``, the time in seconds since the epoch before which no earlier try began.
+    If an earlier try has left an upgrade unfinished, the retry finishes it; if an earlier try has
+    finished one, that upgrade is the result.
     """
     earlier = None
     if since is not None:

@@ -101,12 +101,12 @@ class FlinkishRunOperator(FlinkishOperator):
     restore, parallelism, resume : optional
         As for :meth:`flinkish.Client.run`.
     if_not_running : bool, optional
-        Whether a job of the name that has not ended is taken instead of starting another, so that
-        a retry does not start a second one. Default: if there is a ``name``; without one, that of
-        the program counts, which other tasks may run too.
+        Whether to take an unfinished job of the same name instead of starting another, so that a
+        retry does not start a second job. Default: true if ``name`` is given; without it the name
+        is the program's, and other tasks may run the same program.
     until : str, optional
-        What is waited for: ``running`` (a program that has finished by then is fine), ``batch=N``,
-        ``batch=+N`` (not when deferred), ``idle`` or ``ended``; None is nothing.
+        What to wait for: ``running`` (a program that has finished by then is fine), ``batch=N``,
+        ``batch=+N`` (not when deferred), ``idle`` or ``ended``; None waits for nothing.
 
     Raises
     ------
@@ -172,20 +172,20 @@ class FlinkishRunOperator(FlinkishOperator):
 
 @public_evolving
 class FlinkishSavepointOperator(FlinkishOperator):
-    """Takes a savepoint of a job, which goes on; its XCom is the savepoint's path.
+    """Takes a savepoint of a job, which continues; the XCom is the savepoint's path.
 
     Parameters
     ----------
     job : str
-        The id of the job, or the name of exactly one. One that has ended is saved from the
-        checkpoints that it left.
+        The id of the job, or the name of exactly one. The savepoint of a job that has ended is
+        taken from the checkpoints that the job left.
     directory : str, optional
         The parent of the savepoint's own directory. Default:
         ``execution.checkpointing.savepoint-dir``.
     format : str
         ``native`` or ``canonical``.
     full : bool
-        Whether it shares no files with an earlier savepoint.
+        Whether the savepoint shares no files with an earlier one.
     timeout : float, optional
         Seconds to wait. Default: ``client.timeout``; when deferred, ``execution_timeout``.
     """
@@ -238,7 +238,7 @@ class FlinkishStopOperator(FlinkishSavepointOperator):
     job, directory, format, timeout
         As for :class:`FlinkishSavepointOperator`.
     drain : bool
-        Whether the job emits first what waits for event time; only to end a job for good.
+        Whether the job first emits what waits for the watermark; use it only to end a job for good.
     """
 
     def __init__(self, *, drain: bool = False, **kwargs: Any) -> None:
@@ -267,9 +267,10 @@ class FlinkishStopOperator(FlinkishSavepointOperator):
 class FlinkishUpgradeOperator(FlinkishOperator):
     """Upgrades a running job, as ``flinkish upgrade in-place``; its XCom is the new job's id.
 
-    The process of the task carries it out, with the way back, so it is never deferred. If that
-    process dies, a retry finishes the upgrade; one that is finished is not begun again: its job is
-    the result, or its failure if the old program had to be started again.
+    The task's process carries out the upgrade, and the rollback if the upgrade fails, so the task
+    is never deferred. If that process dies, a retry finishes the upgrade. A finished upgrade is not
+    begun again: the retry returns its job, or raises its failure if the old program had to be
+    started again.
 
     Parameters
     ----------
@@ -290,7 +291,8 @@ class FlinkishUpgradeOperator(FlinkishOperator):
     rehearsed : bool
         Whether some batches run on a copy of the state first.
     health : Health
-        What the new program must commit, in which time; else the old one is started again.
+        What the new program must commit, and in which time; otherwise the old program is started
+        again.
     """
 
     template_fields: Sequence[str] = ("job", "program", "arguments", "directory")
@@ -317,7 +319,7 @@ class FlinkishUpgradeOperator(FlinkishOperator):
 
     def execute(self, context: Any) -> str:
         """Upgrade the job; finish the upgrade that an earlier try has begun."""
-        # A task's own start is that of its try; the run's is older than all of its tries.
+        # The start of a task is that of its latest try; the DAG run started before all tries.
         since = context["dag_run"].start_date.timestamp() if is_retry(context) else None
         kind = UpgradeKind.HANDOVER if self.handover else UpgradeKind.IN_PLACE
         with self.access().context(self.log) as flinkish:

@@ -19,20 +19,21 @@ from flinkish.errors import UsageError
 class FlinkishJobSensor(BaseSensorOperator):
     """Waits until a job has reached a goal; fails when the job does.
 
-    A job that is not in the registry yet is waited for. Its XCom has ``job_id``, ``name`` and
-    ``state``.
+    A job that is not in the registry yet is waited for. The sensor's XCom has ``job_id``, ``name``
+    and ``state``.
 
     Parameters
     ----------
     job : str
         The id of the job, or the name of exactly one. A name refers to a job that has not ended,
-        if there is one: name the id to wait for the end of a certain run.
+        if there is one: give the id to wait for the end of a certain run.
     until : str
         ``running``, ``batch=N``, ``idle`` or ``ended``, as for :meth:`flinkish.client.Job.wait`.
     query : str, optional
         With ``batch=N`` and ``idle``: consider only this query.
     registry, conn_id, options, deferrable : optional
-        As for :class:`.operators.FlinkishOperator`; deferred, it looks each ``poke_interval``.
+        As for :class:`.operators.FlinkishOperator`. A deferred sensor looks once per
+        ``poke_interval``.
 
     Raises
     ------
@@ -98,7 +99,7 @@ class FlinkishJobSensor(BaseSensorOperator):
     def _looked(self, access: Access) -> Answer | None:
         if self._looking is None:
             look = JobLook(access, self.job, self.until, self.query)
-            # A sensor that is rescheduled is another object at its next look.
+            # A rescheduled sensor is a new object at each look, which forgets the looks before.
             self._looking = Looking(look.at_length if self.reschedule else look.once)
         answer = self._looking.once()
         return None if answer is None else dict(answer_of(answer))

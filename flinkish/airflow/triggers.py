@@ -1,7 +1,7 @@
-"""Triggers: what a deferred task waits for, looked for in the registry again and again.
+"""Triggers, which look into the registry again and again for what a deferred task waits for.
 
-The triggerer needs flinkish, and reaches the same registry as the workers. Airflow encrypts the
-arguments of triggers, of which the registry's URL is one.
+The triggerer needs flinkish, and must reach the same registry as the workers. Airflow encrypts the
+arguments of triggers; the registry's URL is among them.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class RegistryTrigger(BaseTrigger):
 
     @staticmethod
     def repr(classpath: str, kwargs: Mapping[str, Any]) -> str:
-        """Return what logs show: no password."""
+        """Return the trigger as logs show it, with secrets masked."""
         arguments = (f"{key}={mask_secrets(str(value))}" for key, value in kwargs.items())
         return f"<{classpath} {', '.join(arguments)}>"
 
     @property
     def access(self) -> Access:
-        """How it reaches the registry."""
+        """How the trigger reaches the registry."""
         return Access(self.registry, self.options)
 
     def look(self) -> Answer | None:
@@ -97,7 +97,7 @@ class JobTrigger(RegistryTrigger):
 
 
 class SavepointTrigger(RegistryTrigger):
-    """Fires when a savepoint that was requested is complete, and a job that it stops has ended."""
+    """Fires when a requested savepoint is complete; for a stop, when the job has also ended."""
 
     def __init__(self, *, request_id: str, **access: Any) -> None:
         super().__init__(**access)
@@ -113,14 +113,14 @@ class SavepointTrigger(RegistryTrigger):
 
 
 def is_deferrable(asked: bool | None) -> bool:
-    """Return whether a task is deferred, by Airflow's configuration if it does not say so."""
+    """Return ``asked`` or, if it is None, whether Airflow defers tasks by default."""
     if asked is not None:
         return asked
     return bool(conf.getboolean("operators", "default_deferrable", fallback=False))
 
 
 def answer_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the answer of a trigger; raise the error if it has one instead."""
+    """Return the answer of a trigger; if the trigger has an error instead, raise the error."""
     error = event.get("error")
     if error is not None:
         raise from_record(error)

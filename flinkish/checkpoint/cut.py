@@ -109,12 +109,12 @@ def newest_committed_batch(root: str) -> int | None:
 def committed_batches(root: str) -> list[int]:
     """Return the batches with a commit log entry, in order: at least one.
 
-    Raises NoCommittedBatch; Corrupt if there is no entry although later batches are planned.
+    Raises NoCommittedBatch; Corrupt if there is no entry although a second batch is planned.
     """
     root = fs.locate(root)
     place = os.path.join(root, COMMITS)
     batches = numbers_among(fs.list_names(place))
-    # Spark commits a batch before it plans the next one; the entry may have come since.
+    # Spark commits a batch before it plans the next; the entry may be newer than the listing.
     if not batches and newest_planned_batch(root):
         batches = numbers_among(fs.list_names(place))
         if not batches:
@@ -194,7 +194,7 @@ def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | N
 
 
 class _Reader:
-    """Collects one cut. Each call has its own reader, whose methods share what was read."""
+    """Collects one cut. A reader serves one call, and its methods share what they have read."""
 
     def __init__(self, root: str, batch: int, committed: list[int]) -> None:
         self.root = root
@@ -278,7 +278,7 @@ class _Reader:
     def _planned(self) -> tuple[int | None, OffsetEntry | None]:
         """Return batch N + 1 and its offsets if they are written; it may have committed since.
 
-        Damage there is only noted: batch N is whole without that entry.
+        Damage to the entry of batch N + 1 is only noted: batch N is whole without it.
         """
         try:
             return self.batch + 1, self._offsets(self.batch + 1)
@@ -295,7 +295,7 @@ class _Reader:
         offsets = fs.list_directory(os.path.join(self.root, OFFSETS))
         commits = fs.list_directory(os.path.join(self.root, COMMITS))
         before = str(self.batch - 1)
-        # Spark reads the entry before the newest; with a planned batch that is N itself.
+        # Spark reads the entry before the newest, which is N itself if batch N + 1 is planned.
         needed = planned_batch is None
         if self.batch > 0 and (needed or before in offsets.files):
             self._add_if_whole(f"{OFFSETS}/{before}", offsets, parse_offsets, needed=needed)
@@ -336,7 +336,7 @@ class _Reader:
         return fs.list_names(os.path.join(self.root, SOURCES, name))
 
     def _source(self, name: str, offset: str, before: str | None = None) -> None:
-        """Add a source's files at a position; ``before`` is the one of the committed batch."""
+        """Add a source's files at a position; ``before`` is the committed batch's position."""
         directory = os.path.join(self.root, SOURCES, name)
         limit = log_offset(offset)
         if limit is None and offset == NO_OFFSET and self._is_file_source(directory):
@@ -352,8 +352,8 @@ class _Reader:
     def _add_log(self, name: str, limit: int, before: int | None) -> None:
         """Add a file source's entries up to ``limit``, which must all be there.
 
-        The entry of ``limit`` may be a compaction: the position ``before`` needs its own entries.
-        They are added if none of them is missing.
+        The entry of ``limit`` may be a compaction, so the position ``before`` may need other
+        entries. These are added if none of them is missing.
         """
         directory = os.path.join(self.root, SOURCES, name)
         listing = fs.list_directory(directory)

@@ -99,7 +99,7 @@ def _of_pipeline(root: str, below: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _flow_at(location: str) -> str | None:
-    """Return the name of the flow whose checkpoint may be at a location; None elsewhere. Pure."""
+    """Return the name of the flow whose checkpoint would be at a location, or None. Pure."""
     *above, number = location.split("/")
     if not numbers_among([number]) or PIPELINE not in above:
         return None
@@ -113,8 +113,8 @@ def _flow_at(location: str) -> str | None:
 def is_checkpoint(location: str) -> bool:
     """Return whether a directory looks like a Spark query's checkpoint.
 
-    One that Spark has only just created does not: it has nothing but ``metadata``. Raises Corrupt
-    if it is a checkpoint without the file ``metadata`` or the directory ``offsets``.
+    A checkpoint that Spark has only just created does not: it has nothing but ``metadata``. Raises
+    Corrupt for a checkpoint without the file ``metadata`` or the directory ``offsets``.
     """
     listing = storage.list_directory(location)
     there = _PARTS.intersection(listing.directories)

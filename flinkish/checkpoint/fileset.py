@@ -1,7 +1,7 @@
-"""The files of a cut, compressed: a checkpoint may have a million, read in order.
+"""The files of a cut, compressed in memory, because a checkpoint may have a million files.
 
 A path, a size and a stamp take some 300 bytes as Python objects, and a tenth of that in compressed
-batches, because names repeat their directories.
+batches, because names repeat their directories. The files are read in order.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def read_operator(
     pins: Mapping[str, str],
     state_ids: StateIds | None,
 ) -> tuple[StateOnDisk, FileSet] | None:
-    """Return the state in ``state/<ordinal>`` at a version and its files; None if it has no part.
+    """Return an operator's state and files at a version; None if it has no part in the version.
 
     An operator has no part in the version if a batch was only planned with it, or if it was dropped
     from the program (Spark 3.5 leaves its directory). Partitions are read one at a time, on remote

@@ -66,10 +66,10 @@ def damaged_files(
 ) -> Iterator[DamagedFile]:
     """Yield the damaged files, in the order of ``files``; offset and commit logs are skipped.
 
-    ``root`` is the directory that the files are read from. ``written`` is where Spark wrote them,
-    if elsewhere. The checksum files are there; if it is on a local disk, the ends of files that
-    still have their stamps are read there, which saves a request for each. ``offsets`` are those of
-    all sources. Raises FileNotFoundError if a file has vanished.
+    ``root`` is the directory that the files are read from. ``written`` is the directory to which
+    Spark wrote them, if that is another one; it has the checksum files. If it is on a local disk,
+    the ends of files that still have their stamps are read there, which saves a request for each.
+    ``offsets`` are those of all sources. Raises FileNotFoundError if a file has vanished.
     """
     root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)
@@ -196,8 +196,8 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
 class WholeBatch:
     """The newest whole batch of a checkpoint.
 
-    ``batch`` is None if none was found; ``skipped`` is what is wrong with the newer ones, the
-    newest first.
+    ``batch`` is None if none was found; ``skipped`` is what is wrong with the newer batches, the
+    newest batch first.
     """
 
     batch: int | None

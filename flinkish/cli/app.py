@@ -45,7 +45,7 @@ class Root(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command as click does.
 
-        The first word after ``savepoint`` may name another command.
+        In addition, the first argument of ``savepoint`` may name another command.
         """
         if (
             args[0] not in command_index.COMMANDS
@@ -65,7 +65,7 @@ class Root(click.Group):
         return f"{name} {first}", command_index.load(f"{name} {first}"), rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the tables of commands, by what they are for."""
+        """Write the tables of commands, one for each task."""
         from flinkish.cli.help_sections import COMMANDS
 
         widest = max(map(len, command_index.COMMANDS))
@@ -139,7 +139,7 @@ def run(argv: Sequence[str]) -> int:
 
         out = outputs[-1]
         return _interrupted(stop, out) if isinstance(stop, Interrupted) else report(stop, out)
-    except Exception as error:  # noqa: BLE001 - the boundary: all is reported
+    except Exception as error:  # noqa: BLE001 - the boundary: every error is reported
         return report(error, outputs[-1])
 
 
@@ -160,7 +160,7 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
 
 
 def _what_is_lost(lines: Sequence[str], status: int) -> str:
-    """Return the hint about a lost result, so that nobody repeats the command for it. Pure."""
+    """Return the hint about a lost result, so that nobody repeats the command to get it. Pure."""
     if len(lines) == 1:
         return f"the command succeeded; its result is: {lines[0]}"
     return "" if status else "the command succeeded; only its result is lost"
@@ -179,7 +179,7 @@ def _check_text(argv: Sequence[str]) -> None:
 
 
 def common_options_behind(argv: Sequence[str]) -> list[str]:
-    """Move options that every command has from before the command's name to after it.
+    """Move the options common to all commands from before a command's name to after it.
 
     ``flinkish -D KEY=VALUE list`` is Flink's order, ``flinkish --json list`` that of other tools.
     """

@@ -27,7 +27,8 @@ _OTHER_CODES = {0: "ok", 130: "interrupted", 143: "terminated"}
 class OptionalValue(click.Option):
     """An option whose value may be omitted: ``-s`` and ``-s TARGET`` (Flink's ``cancel -s``).
 
-    If it has a choice of values, it takes only those: ``--require-uids APP.py`` has no value.
+    An option with a choice of values takes only those: in ``--require-uids APP.py`` the option has
+    no value.
     """
 
     def takes(self, word: str) -> bool:
@@ -41,10 +42,10 @@ class OptionalValue(click.Option):
 class Command(click.Command):
     """A command that accepts Flink's long options and whose help ends with its exit codes.
 
-    Flink's options have one dash whatever their length (``-detached``), so a misspelt one could be
-    read as a short option with a value: Flink 1.18 takes ``savepoint -detached`` for ``-d etached``
-    and tries to dispose of that savepoint. Here only ``-D`` and numeric options (``-p4``) accept an
-    attached value; ``-p=4`` is ``-p 4``, as for Flink.
+    Flink's options have one dash whatever their length (``-detached``), so a misspelt option could
+    be read as a short option with a value. Flink 1.18 takes ``savepoint -detached`` for
+    ``-d etached``, and tries to dispose of a savepoint ``etached``. In flinkish only ``-D`` and
+    numeric options (``-p4``) accept an attached value; ``-p=4`` means ``-p 4``, as in Flink.
     """
 
     def __init__(
@@ -56,11 +57,11 @@ class Command(click.Command):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.exit_codes = tuple(exit_codes)
-        #: The types of the documents that it prints with ``--json``.
+        #: The types of the documents that the command prints with ``--json``.
         self.documents = tuple(documents)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Check the spelling of options, and that no value is empty, then parse them."""
+        """Check that options are well spelt and no value is empty, then parse the words."""
         if not ctx.resilient_parsing:
             for kind, word in scan(self, args):
                 if kind == "option":
@@ -113,7 +114,10 @@ def _check_not_only_flinks(command: click.Command, word: str) -> None:
 
 
 def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[str]:
-    """Return the command line with omitted values, which click would take from the next word."""
+    """Return the command line with ``--option=DEFAULT`` where an option with choices has no value.
+
+    Click would take the next word as the value.
+    """
     options, words = _options(command), list(args)
     for kind, at in _places(command, args):
         option = options.get(args[at]) if kind == "option" else None
@@ -125,7 +129,7 @@ def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[st
 
 
 def _with_split_values(command: click.Command, args: Sequence[str]) -> list[str]:
-    """Return the command line with ``-p=x`` as ``-p x``; to click the value would be ``=x``."""
+    """Return the command line with ``-p x`` for ``-p=x``: click would read the value ``=x``."""
     options, words = _options(command), list(args)
     for kind, at in reversed([*_places(command, args)]):
         name, equals, value = words[at].partition("=")
@@ -138,8 +142,8 @@ def _with_split_values(command: click.Command, args: Sequence[str]) -> list[str]
 def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
     """Refuse empty values, before any of them is converted.
 
-    ``"$UNSET"`` in a script is an empty word: as a path it would be the working directory, as a
-    name every job. What goes to the program unread (the type UNPROCESSED) may be empty.
+    ``"$UNSET"`` in a script is an empty word. As a path it would mean the working directory, as a
+    name every job. Values of the type UNPROCESSED, such as a program's arguments, may be empty.
     """
     values_by_name, _, _ = command.make_parser(ctx).parse_args(list(args))
     for parameter in command.params:
@@ -153,7 +157,7 @@ def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?`` with the known word nearest to ``word``; empty without one."""
+    """Return `` Did you mean 'x'?`` with the known word nearest to ``word``, or an empty string."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(words), n=1)
@@ -193,9 +197,9 @@ def command(
 ) -> Callable[[Callable[..., int]], Command]:
     """Declare a command: a function that takes a :class:`Call` and its options by name.
 
-    ``exit_codes`` are those besides 0, 1, 2, 16, 130 and 143, which every command has;
-    ``documents`` the types of what it prints with ``--json``, of :mod:`flinkish.cli.documents`;
-    ``attributes`` are arguments of :class:`click.Command`.
+    ``exit_codes``: the command's exit codes besides 0, 1, 2, 16, 130 and 143, which every command
+    has. ``documents``: the types of the documents that the command prints with ``--json``
+    (:mod:`flinkish.cli.documents`). ``attributes``: arguments of :class:`click.Command`.
     """
     codes = sorted({0, 1, 2, 16, 130, 143, *exit_codes})
 
@@ -223,7 +227,7 @@ def command(
             context_settings=settings,
             **attributes,
         )(called)
-        declared.params += _common_options()  # after the command's own
+        declared.params += _common_options()  # after the command's own options
         for parameter in declared.params:
             if isinstance(parameter.type, click.Path):
                 # The use case reports what it cannot read; only the driver needs to read a target.
@@ -254,15 +258,15 @@ def _common_options() -> list[click.Parameter]:
 def scan(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the words of a command line as ``("option", word)`` and ``("argument", word)``.
 
-    Values of options are left out. Stops at the end of the command's own words (at the program of
-    ``run``, or at ``--``). This function only reads; click parses.
+    Values of options are left out. The words end at ``--``, or after the program of ``run``: the
+    rest is not the command's own. This function only reads; click parses.
     """
     for kind, at in _places(command, args):
         yield kind, args[at]
 
 
 def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield what :func:`scan` does, with the index of each word in place of the word."""
+    """Yield the same as :func:`scan`, but with the index of each word instead of the word."""
     options = _options(command)
     interspersed = command.context_settings.get("allow_interspersed_args", True)
     following = 0
@@ -295,7 +299,7 @@ def first_argument(command: click.Command, args: Sequence[str]) -> int | None:
 
 
 def end_of_options(command: click.Command, args: Sequence[str]) -> int:
-    """Return the index of the first argument or of ``--``, whatever ends the options."""
+    """Return the index of the first argument or of ``--``; the number of words without either."""
     at = first_argument(command, args)
     return at if at is not None else [*args, "--"].index("--")
 

@@ -111,7 +111,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
 }
 
-#: First words after a command that turn it into another command.
+#: By command: the first arguments that turn it into another command (``savepoint list``).
 SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
     "savepoint": {
         word: CommandEntry(f"flinkish.cli.commands.savepoint_{word}", attribute, text)

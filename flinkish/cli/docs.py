@@ -1,6 +1,7 @@
 """Generate the tables of the documentation; ``python -m flinkish.cli.docs`` writes them.
 
-A table is between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; that text is replaced.
+A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``. All text between these
+markers is replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from flinkish.config import KEYS
 from flinkish.errors import FlinkishError, error_classes
 from flinkish.messages.json_schema import members, summary
 
-#: What an exit code means for the caller; the ids next to it come from the error classes.
+#: What an exit code means for the caller; the error ids beside it come from the error classes.
 MEANINGS = {
     0: "done",
     1: "the operation failed",
@@ -65,7 +66,7 @@ def exit_code_table() -> str:
     """Return the table of exit codes, with their meanings and the ids of their errors."""
     ids: dict[int, list[str]] = {code: [] for code in MEANINGS}
     for cls in error_classes():
-        # Error classes of other modules are internal to them, and exist only after their import.
+        # Error classes that other modules define are internal, and exist only after an import.
         if cls.__module__ == FlinkishError.__module__:
             ids[cls.code].append(cls.id)
     rows = [("Code", "Meaning", "Error ids (in `--json` errors)")]
@@ -85,7 +86,7 @@ def configuration_table() -> str:
 
 
 def document_table() -> str:
-    """Return the table of JSON documents: what prints each of them, and its keys."""
+    """Return the table of JSON documents: the commands that print each document, and its keys."""
     commands: dict[type, list[str]] = {}
     for name, kinds in every_document().items():
         for kind in kinds:

@@ -1,9 +1,9 @@
 """The ``flinkish`` console script.
 
 ``import click`` alone takes the whole start-up budget of ``flinkish list``, and so does the
-registry's object model. Plain uses of ``list`` are therefore parsed by hand and read by
-:mod:`flinkish.registry.fast_list`. Everything else (help, ``-D``, an error, a job that may be dead)
-goes to click and the registry. Both paths show their rows with
+registry's object model. Plain uses of ``list`` are therefore parsed by hand, and
+:mod:`flinkish.registry.fast_list` reads their jobs. Everything else (help, ``-D``, an error, a job
+that may be dead) goes to click and the registry. Both paths show their rows with
 :mod:`flinkish.cli.output.jobs_text`.
 
 This module imports only what Python itself has already loaded.
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _guarded(arguments)
-    except KeyboardInterrupt:  # while the command is being loaded; after that it handles it
+    except KeyboardInterrupt:  # while loading the command, which later handles Ctrl-C itself
         return 130
 
 
@@ -82,7 +82,7 @@ def _say_terminated() -> None:
 
 
 def list_plainly(arguments: Sequence[str]) -> bool:
-    """Run ``list`` if arguments, configuration and jobs are plain; if False, nothing was done."""
+    """Run ``list`` if arguments, configuration and jobs are plain; return whether it was run."""
     if "_FLINKISH_COMPLETE" in os.environ:
         return False
     parsed = parse_list(arguments)
@@ -122,10 +122,10 @@ def list_plainly(arguments: Sequence[str]) -> bool:
 
 
 def parse_list(arguments: Sequence[str]) -> tuple[set[str], str | None] | None:
-    """Parse plain arguments of ``list``: (names of the given flags, ``--name``), else None. Pure.
+    """Return the flags' names and ``--name`` from plain arguments of ``list``, else None. Pure.
 
-    ``-D`` is not plain, because what it sets may need the whole configuration. Nor is a name that
-    is not valid UTF-8.
+    ``-D`` is not plain, because the key that it sets may need the whole configuration. A name that
+    is blank or not valid UTF-8 is not plain either.
     """
     flags: set[str] = set()
     name: str | None = None

@@ -1,4 +1,4 @@
-"""Flink's options without a counterpart of the same name, and what to use here instead. Pure.
+"""Flink's options without a counterpart of the same name, and what to use in flinkish. Pure.
 
 Sources: ``CliFrontendParser``, ``GenericCLI``, ``ProgramOptions`` and ``FlinkYarnSessionCli`` of
 Flink 1.20 and 2.x.
@@ -16,7 +16,7 @@ _REGISTRY = "jobs are found in the registry, not by a cluster's address: set -D 
 
 @dataclass(frozen=True)
 class FlinkOption:
-    """An option of Flink, the commands for which Flink has it, and what to use instead."""
+    """An option of Flink, what to use instead, and the flinkish commands that say so."""
 
     spellings: tuple[str, ...]
     instead: str
@@ -116,7 +116,7 @@ FLINK_OPTIONS = (
 
 
 def instead_of(command: str | None, word: str) -> str | None:
-    """Return what to use instead of a word that is an option of Flink's; None for other words."""
+    """Return what ``command`` has instead of Flink's option ``word``; None for other words."""
     name = "-yD" if word.startswith("-yD") else word.partition("=")[0]
     for option in FLINK_OPTIONS:
         if name in option.spellings and command in option.commands:

@@ -38,10 +38,10 @@ _SECTION_BY_OPTION = {
     }.items()
     for name in names.split()
 }
-#: Flink's deployment target; in other commands the parameter ``target`` is a directory.
+#: The spellings of Flink's deployment target; any other parameter ``target`` is a directory.
 _FLINKS_TARGET = ["-t", "--target"]
 
-#: Two examples of each command: what it is for, and its words.
+#: Two examples of each command: what each example is for, and its words.
 EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     "run": (
         ("start a job, and return when it runs", "run -d --name orders orders.py /data/in"),

@@ -1,7 +1,7 @@
 """Write the manual pages from the commands; ``python -m flinkish.cli.man`` writes ``man/``.
 
-``flinkish.1`` lists the commands and the exit codes, ``flinkish-run.1`` and so on have one command
-each.
+``flinkish.1`` lists the commands and the exit codes. Each other page, such as ``flinkish-run.1``,
+is about one command.
 """
 
 from __future__ import annotations

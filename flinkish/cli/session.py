@@ -36,7 +36,7 @@ class Session(Context):
     def warn_of_absent_registry(self) -> None:
         """Warn, even with ``-q``, that there was nothing to do because there is no registry.
 
-        A crontab without HOME, or with another one, looks for the jobs in another place.
+        A crontab without HOME, or with another HOME, looks for the registry in another place.
         """
         if self.absent_registry is not None:
             self.out.warning(

@@ -108,7 +108,7 @@ _HOMES = {
 }
 
 
-if not TYPE_CHECKING:  # else type checkers would take any name for one of this package
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an attribute
 
     def __getattr__(name: str) -> object:
         if name in _HOMES:

@@ -44,7 +44,7 @@ class NewestSavepoint:
 @public_evolving
 @dataclass(frozen=True)
 class JobOutcome:
-    """The outcome for one job: a savepoint, an error, or the reason why none was attempted.
+    """The outcome for one job: a savepoint, an error, or why no savepoint was attempted.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class JobOutcome:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Sentences about what the savepoint does not have."""
+        """Sentences about what the savepoint lacks."""
         return warnings_of(self.result)
 
     @property
@@ -160,7 +160,8 @@ def newest_of(context: Context, jobs: Sequence[JobRecord]) -> dict[str, NewestSa
 def newest_savepoint(context: Context, job: JobRecord) -> NewestSavepoint | None:
     """Return the newest good savepoint that the registry knows of a job; None without one.
 
-    If none of its own is good, that is the savepoint from which it was restored.
+    If none of the job's own savepoints is good, return the one from which the job was restored, if
+    that savepoint is good.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -207,9 +208,9 @@ def save_all(
 
     ``asked``: as :func:`jobs_to_save` returns them. ``timeout``: seconds to wait for all of them
     together; what is not complete by then continues. Default: ``client.timeout``. ``full``: whether
-    they share no files with earlier savepoints. ``format_``: ``native`` or ``canonical``. ``keep``:
-    which savepoints of the jobs with a new one stay. Default: all. ``on_outcome``: called with each
-    outcome as soon as it is known.
+    the new savepoints share no files with earlier ones. ``format_``: ``native`` or ``canonical``.
+    ``keep``: which savepoints of the jobs that have a new one stay. Default: all. ``on_outcome``:
+    called with each outcome as soon as it is known.
 
     Failures are part of the outcomes, not raised.
     """
@@ -226,7 +227,7 @@ def save_all(
     removal = Removal()
     if keep is not None:
         removal = remove_old(context, target, keep, taken.keys(), taken.values())
-    # Last: no job waits for its savepoint while those of dead jobs are read.
+    # Last, so that no job waits for its savepoint while the savepoints of dead jobs are read.
     newest = newest_of(context, asked.troubles.failed)
     return AllSaved(outcomes, asked.troubles, removal, newest)
 

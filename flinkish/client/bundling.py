@@ -29,11 +29,11 @@ def bundle_program(
     Parameters
     ----------
     program : Program
-        Its file or module, and its first arguments. Without a file or module, the launcher's first
-        argument names the program.
+        The program's file or module, and its first arguments. Without a file or module, the
+        launcher's first argument names the program.
     path : str
-        The file to write; one that exists is replaced. ``spark-submit`` takes one that ends in
-        ``.py`` as the program, and one that ends in ``.zip`` with ``--py-files``.
+        The file to write; an existing file is replaced. ``spark-submit`` takes a file that ends in
+        ``.py`` as the program, and a file that ends in ``.zip`` with ``--py-files``.
     storages : collection of str
         Schemes of remote storages that the job uses, such as ``s3``.
     cwd : str, optional

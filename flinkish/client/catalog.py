@@ -51,9 +51,9 @@ class Listed:
     """The savepoints of a directory, or of the registry.
 
     ``location``: the directory; empty for the registry. ``catalog``: what was found, newest first.
-    ``damage``: the errors of damaged ones, by path; only what the sizes of their files show.
-    ``gone``: records of the registry whose savepoints are gone. ``warnings``: sentences about
-    savepoints with times in the future.
+    ``damage``: the errors of damaged savepoints, by path; only the metadata and the sizes of files
+    were checked. ``gone``: records of the registry whose savepoints are gone. ``warnings``:
+    sentences about savepoints with times in the future.
     """
 
     location: str

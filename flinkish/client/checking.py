@@ -104,7 +104,7 @@ class Plan:
     def file(self) -> PlanFile:
         """Return the plan, bound to the savepoint, the program and the version of Spark.
 
-        They are those of the check: a change since then is noticed when the plan is carried out.
+        A change of these since the check is noticed when the plan is carried out.
 
         Raises
         ------

@@ -35,7 +35,7 @@ class Client(ProgramRunner):
     :meth:`run` starts a job; :meth:`check` says whether a program can be restored from a savepoint.
 
     Settings come from the same places as for the command line: the environment, ``flinkish.toml``
-    in the working directory, the user's configuration.
+    in the working directory, and the user's configuration.
 
     Parameters
     ----------
@@ -170,6 +170,11 @@ class Client(ProgramRunner):
         -------
         list of JobOutcome
             The outcome for each job. Failures are part of the outcomes, not raised.
+
+        Raises
+        ------
+        NoSavepointDirectory
+            No directory is given or configured.
         """
         context = self._context
         asked = all_jobs.jobs_to_save(context, directory, name)
@@ -187,7 +192,7 @@ class Client(ProgramRunner):
         """Stop every job with a savepoint, all at the same time, and wait until they have ended.
 
         If an earlier call has stopped only a part of its jobs, and none of them has been started
-        again, this one continues it: :meth:`restart_all` starts what both have stopped.
+        again, this call continues it: :meth:`restart_all` starts the jobs that both have stopped.
 
         Parameters
         ----------
@@ -228,7 +233,7 @@ class Client(ProgramRunner):
         """Start the jobs of the newest :meth:`stop_all` again, each as a new job, and wait for it.
 
         Each continues from the savepoint that it was stopped with. Jobs that run again already are
-        skipped: calling it once more continues with those that have not come up.
+        skipped, so another call continues with the jobs that have not come up.
 
         Parameters
         ----------
@@ -401,8 +406,8 @@ class Client(ProgramRunner):
     ) -> PruneResult:
         """Remove the savepoints of a directory that no rule keeps.
 
-        The rules apply to each job separately. The newest whole savepoint of a job is always kept,
-        and so are one that a running job needs and one that a link in the directory leads to.
+        The rules apply to each job separately. The newest whole savepoint of a job is always kept.
+        So are savepoints that a running job needs, and those that a link in the directory leads to.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The committed batches of a job's queries: the newest ones, and the wait for the next."""
+"""The newest committed batches of a job's queries, and the wait for newer batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLL_LOCAL, _POLL_REMOTE = 0.1, 1.0
 class Committed:
     """A job's queries, each with its newest committed batch.
 
-    ``job``: the job as it was then.
+    ``job``: the job as it was when the batches were read.
     """
 
     job: JobRecord
@@ -74,9 +74,9 @@ def _moved(before: int | None, now: int | None) -> bool:
 
 
 def _with_newest(queries: list[QueryStatus]) -> list[QueryStatus]:
-    """Return the queries with the newest batch of their commit logs, which are ahead of reports.
+    """Return the queries with the newest batches of their commit logs.
 
-    A query without a commit log keeps the reported batch.
+    The logs are ahead of the driver's reports. A query without a log keeps the reported batch.
     """
     from flinkish.checkpoint.cut import newest_committed_batch
 

@@ -44,10 +44,10 @@ class Context:
     def registry(self) -> Registry:
         """The registry, opened at first use; it is not created.
 
-        An explicitly configured registry must exist. The default one may be absent as long as no
-        job was run: it is then empty, and no file is created.
+        An explicitly configured registry must exist. The default registry may be absent as long as
+        no job was run: it then counts as empty, and no file is created.
 
-        Raises RegistryError if the configured one does not exist, or it cannot be read.
+        Raises RegistryError if the configured registry does not exist, or cannot be read.
         """
         return self._opened.existing()
 
@@ -97,8 +97,9 @@ class Context:
         ``word``: a URL, or a path that exists, is a savepoint; anything else is a job's id, a
         prefix of one, or a name, even of a job that has ended.
 
-        Raises UsageError if it is both a job and a path; AmbiguousJob or JobNotFound if it matches
-        several jobs, or nothing; SavepointNotFound if it can only be a path that does not exist.
+        Raises UsageError if the word is both a job and a path; AmbiguousJob or JobNotFound if it
+        matches several jobs, or nothing; SavepointNotFound if it can only be a path, and nothing is
+        there.
         """
         if "://" in word or word.startswith("file:"):
             return word

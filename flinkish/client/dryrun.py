@@ -41,8 +41,8 @@ def check_restore(
 
     ``name``, ``environ``, ``show_log``: see :func:`~flinkish.launch.driver_call.ask_driver`.
     ``registry``: knows other runs of the savepoint's queries. ``job``: the job whose checkpoints
-    are restored instead of the savepoint. It does not count as another run: it would have ended
-    by then.
+    are restored instead of the savepoint. That job does not count as another run, because it would
+    have ended by then.
 
     Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the savepoint cannot be
     read; and the error with which the submission of the program would end.

@@ -44,7 +44,7 @@ from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkStatus
 class BuiltQuery:
     """A query whose checkpoint is built in the directory named ``directory``.
 
-    ``file_sink`` is where it writes files, if their log is known to be there.
+    ``file_sink`` is where the query writes files, if the log of these files is known to be there.
     """
 
     query: str
@@ -234,9 +234,10 @@ def _log_place(sink: SinkPlan | SinkRow | None) -> str | None:
 class ExportPlace:
     """Where checkpoints are built, each in its own directory, and where they are put.
 
-    On remote storage, where no directory is renamed, both are the same. ``is_single``: whether
-    ``final`` is one checkpoint, which is replaced, not a directory of checkpoints; ``replaces`` is
-    then its newest planned batch. ``built`` are the directories that this export has built.
+    On remote storage, where no directory is renamed, ``building`` is ``final``. ``is_single``:
+    whether ``final`` is one checkpoint, which is replaced, not a directory of checkpoints;
+    ``replaces`` is then the newest batch that the old checkpoint has planned. ``built``: the names
+    of the directories that this export has built.
     """
 
     building: str
@@ -252,8 +253,8 @@ class ExportPlace:
     def publish(self, directories: list[str]) -> str | None:
         """Put the built checkpoints in place; return where a replaced one is kept.
 
-        Raises WrongState if the checkpoint to be replaced has got a batch meanwhile, and
-        StorageError if a directory cannot be renamed; the old checkpoint then stays in place.
+        Raises WrongState if a batch was planned in the checkpoint to be replaced in the meantime,
+        and StorageError if a directory cannot be renamed; the old checkpoint then stays in place.
         """
         if not self.is_single:
             if self.building != self.final:
@@ -333,8 +334,8 @@ def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
 def built(place: ExportPlace) -> Iterator[None]:
     """Make the directory in which checkpoints are built, and remove it at the end of the block.
 
-    On remote storage, where another export may build in the same directory, only what this one has
-    built is removed, and only if an error ends the block.
+    On remote storage, where another export may build in the same directory, only what this export
+    has built is removed, and only if an error ends the block.
     """
     storage.make_directory(storage.parent(place.building))
     storage.make_new_directory(place.building)

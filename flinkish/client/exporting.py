@@ -1,4 +1,4 @@
-"""Make plain Spark checkpoints of saved state, from which programs without flinkish continue."""
+"""Make plain Spark checkpoints of saved state, so that programs continue without flinkish."""
 
 from __future__ import annotations
 
@@ -81,10 +81,11 @@ class ExportResult:
     Attributes
     ----------
     checkpoints
-        One for each query, in the order in which the program starts them, or of the savepoint.
+        One for each query, in the order in which the program starts them, or in the savepoint's
+        order.
     spark_version
-        The Spark for which they were made; without a program, the one that wrote the state, or None
-        if that is not recorded.
+        The version of the Spark for which the checkpoints were made. Without a program, that is the
+        Spark that wrote the state; None if its version is not recorded.
     new_queries
         Queries of the program without saved state: they start in a new checkpoint.
     warnings
@@ -189,7 +190,7 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
     Files below the sink's own path are not mapped again, so a failed export can be repeated.
 
     Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written, or
-    loses an entry meanwhile.
+    if an entry is removed in the meantime.
     """
     if query.file_sink is None:
         return ()

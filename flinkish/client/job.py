@@ -84,10 +84,11 @@ class Job:
             Seconds; None waits without limit.
         until : str
             ``ended``, ``running``, ``batch=N`` (every query has committed batch N or a later one),
-            or ``idle`` (every query has committed what its sources had, see
+            ``batch=+N`` (every query has committed N more batches than when the wait began), or
+            ``idle`` (every query has committed what its sources had, see
             :mod:`flinkish.client.wait_goals`).
         query : str, optional
-            With ``batch=N`` and ``idle``: consider only this query.
+            With ``batch=N``, ``batch=+N`` and ``idle``: consider only this query.
 
         Raises
         ------
@@ -96,7 +97,7 @@ class Job:
         WrongState
             It has finished or was canceled without reaching the goal.
         UsageError
-            ``until`` is none of these.
+            ``until`` is none of these goals, or takes no ``query``.
         FlinkishError
             The job failed or, with ``until="ended"``, was canceled.
         """
@@ -223,6 +224,8 @@ class Job:
             It has not ended in time; the work continues.
         WrongState
             It had already ended.
+        Locked
+            It is already being canceled, and its driver may still answer.
         """
         lifecycle.cancel(self._context, self.record, timeout=timeout)
         return self.refresh()
@@ -277,7 +280,10 @@ class Job:
             The job has not ended, another one has continued from its state, or its program or its
             checkpoints are missing.
         UsageError
-            Secrets are missing.
+            Secrets are missing, ``conf`` would change a recorded setting, or ``restore`` is given
+            without ``savepoint``.
+        Locked
+            An unfinished upgrade continues from the job, or has its name.
         FlinkishError
             The error with which the program failed.
         """
@@ -313,7 +319,11 @@ class PendingSavepoint:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has a result, and a job that it stops has ended; or its driver has died."""
+        """Whether :meth:`result` need not wait any longer.
+
+        A savepoint is done when it is complete or has failed. A stop is done when it has failed, or
+        when its job has ended. Both are done when the job's driver has died.
+        """
         registry = self._context.registry
         request = registry.request(self.request_id)
         is_saved = request.state.is_final and request.kind is RequestKind.SAVEPOINT

@@ -61,7 +61,7 @@ def _reads(source: Mapping[str, Any]) -> Any:
 def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
     """Return all topics of the offsets. Pure.
 
-    Raises UsageError if there are none.
+    Raises UsageError if there are no offsets.
     """
     topics = {each.topic for offsets in queries for each in offsets}
     if not topics:
@@ -75,10 +75,10 @@ def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
 def with_lag(
     offsets: Sequence[PartitionOffset], topics: Topics, readings: Mapping[int, KafkaReading]
 ) -> tuple[PartitionOffset, ...]:
-    """Return the offsets with what a broker has, and the partitions that were not saved. Pure.
+    """Return the offsets with what a broker has, and with the partitions that were not saved. Pure.
 
-    A new partition of a topic is read from its beginning, if its source reads it at all:
-    ``readings``, as of :func:`readings_of`, has what each reads.
+    A new partition of a topic is read from its beginning, if its source reads it at all.
+    ``readings``: what each source reads, as :func:`readings_of` returns it.
     """
     saved = [_lag_of(each, topics.get(each.topic, {}).get(each.partition)) for each in offsets]
     return tuple(sorted([*saved, *_new(offsets, topics, readings)], key=_order))

@@ -58,10 +58,10 @@ def save_job(
     dry_run: bool = False,
     on_taken: Callable[[Outcome], object] = lambda _outcome: None,
 ) -> Outcome:
-    """Take a savepoint of a job, which continues; of a dead job, from the checkpoints it left.
+    """Take a savepoint of a job, which continues; for a dead job, of the checkpoints that it left.
 
     ``target``: the directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
-    ``batch``: for a dead job: the committed batch, as for :func:`.offline.save_checkpoints`.
+    ``batch``: the committed batch of a dead job, as for :func:`.offline.save_checkpoints`.
     ``keep``: which of the job's savepoints stay in ``target``. Default: all. ``timeout``: seconds
     to wait for a driver's answer. Default: ``client.timeout``. ``detached``: return once the driver
     has the request. ``on_taken``: called with the outcome before old savepoints are removed.
@@ -257,7 +257,7 @@ def _ended(context: Context, request: Request, timeout: float) -> Outcome:
 
 
 def _dry_run(job: JobRecord, kind: RequestKind, target: str | None) -> Outcome:
-    """Return the outcome of a dry run; WrongState where :func:`.requests.submit` raises it."""
+    """Return the outcome of a dry run; raise WrongState if :func:`.requests.submit` would."""
     if job.state.is_final:
         raise WrongState(
             f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "

@@ -44,8 +44,8 @@ def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
     if wanted.failed:
         jobs = unacknowledged(context)
     else:
-        # Select by state before checking the processes, and filter after: a dead job is not
-        # running, it has failed, or its supervisor restarts it.
+        # Select by state before checking the processes, and filter after: a job found dead is no
+        # longer RUNNING but FAILED, or FAILING if its supervisor restarts it.
         registry, states = context.registry, wanted.states
         if states is not None and (JobState.FAILED in states or JobState.FAILING in states):
             states = ACTIVE_STATES.union(states)
@@ -101,10 +101,10 @@ def find_troubles(
 def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
     """Acknowledge that jobs have failed, so that they are no longer reported; return them.
 
-    ``references``: job ids, unique prefixes of ids, or names; none means all failed jobs.
+    ``references``: job ids, unique prefixes of ids, or names; without any, all failed jobs.
 
     Raises JobNotFound or AmbiguousJob if no job, or several, match a reference, or WrongState if a
-    job has not failed; then none is acknowledged.
+    job has not failed; no job is then acknowledged.
     """
     failed = unacknowledged(context)
     jobs = [_failed(context, each, failed) for each in references] if references else failed
@@ -166,7 +166,7 @@ def describe_job(registry: Registry, job: JobRecord) -> JobDescription:
 
 
 def full_history(job: JobRecord, recorded: Sequence[JobStateChange]) -> tuple[JobStateChange, ...]:
-    """Return the recorded states, and the one that a read-only registry could not record. Pure."""
+    """Return the recorded states, and a state that a read-only registry could not record. Pure."""
     if not recorded or recorded[-1].state is job.state:
         return tuple(recorded)
     reason = str((job.failure or {}).get("message") or "")

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Locks:
-    """The locks of a directory, and which of them were removed, or would be.
+    """The locks of a directory, and those that an unlock has removed, or would remove.
 
-    ``stale``: names of the locks that no process refreshes any more. ``chosen``: the locks that
-    were removed, or would be.
+    ``found``: all locks. ``stale``: names of the locks that no process refreshes any more.
+    ``chosen``: the locks that were removed, or would be.
     """
 
     directory: str
@@ -30,7 +30,7 @@ class Locks:
 
     @property
     def alive(self) -> tuple[FoundLease, ...]:
-        """Those of the chosen locks whose owners may still be at work."""
+        """The chosen locks whose owners may still be at work."""
         return tuple(each for each in self.chosen if each.name not in self.stale)
 
 

@@ -91,7 +91,7 @@ class LogReader:
 
 
 def _last(pieces: Iterable[str], count: int) -> deque[str]:
-    """Return the last lines of a text whose pieces are lines, or parts of long ones."""
+    """Return the last lines of a text that comes in pieces: lines, or parts of long lines."""
     lines: deque[str] = deque(maxlen=count)
     for piece in pieces:
         if lines and not lines[-1].endswith("\n"):

@@ -1,7 +1,7 @@
 """The registry in numbers: jobs, queries, savepoints.
 
 :func:`measure` reads the registry; :func:`metrics_of` makes metrics of what was read (pure).
-No driver is asked, so they are as old as the last heartbeat.
+No driver is asked, so the metrics are as old as the last heartbeat.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class JobFacts:
 def measure(context: Context) -> list[Metric]:
     """Return the metrics of all jobs of the registry, always the same ones in the same order.
 
-    A job whose process is gone is recorded as FAILED, as by every reader of the registry.
+    A job whose process is gone is recorded as FAILED, as every reader of the registry does.
 
     Raises RegistryError if the registry cannot be read.
     """
@@ -299,5 +299,5 @@ def seconds_of(moment: str | None) -> float | None:
 
 
 def _offset(moment: str) -> str:
-    """Return ISO 8601 as Python 3.10 reads it, which does not know the ``Z``."""
+    """Return a moment in ISO 8601 with ``+00:00`` for the ``Z``, which Python 3.10 cannot read."""
     return moment[:-1] + "+00:00" if moment.endswith("Z") else moment

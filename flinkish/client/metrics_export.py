@@ -26,8 +26,8 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
 def served(read: Callable[[], Iterable[Metric]], host: str, port: int) -> Iterator[int]:
     """Serve metrics over HTTP in the block, and yield the port; 0 asks for a free one.
 
-    ``read``: returns the metrics; called for each request, from a thread of the server. What it
-    raises is answered with the status 500.
+    ``read``: returns the metrics; called for each request, from a thread of the server. If it
+    raises an error, the server answers the request with the status 500.
 
     Raises FlinkishError if the address cannot be used.
     """
@@ -35,7 +35,7 @@ def served(read: Callable[[], Iterable[Metric]], host: str, port: int) -> Iterat
 
     try:
         server, thread = start_http_server(port, host, _collected(read))
-    except (OSError, UnicodeError) as error:  # Unicode: a name that cannot be one of a host
+    except (OSError, UnicodeError) as error:  # UnicodeError: not the name of a host
         raise FlinkishError(
             f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
             hint="name another address: --listen [HOST:]PORT",
@@ -56,7 +56,7 @@ def _collected(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
 
     class Numbers(Collector):
         def describe(self) -> Iterable[GaugeMetricFamily]:
-            """Return nothing: the library would collect the metrics to know their names."""
+            """Return nothing: the library would otherwise collect the metrics for their names."""
             return ()
 
         def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
@@ -80,7 +80,7 @@ def write_text(path: str, text: str) -> None:
 
     ``path``: the file; its directory must exist. ``text``: what :func:`prometheus_text` returns.
 
-    Raises UsageError if it is a directory, or a URL; StorageError if it cannot be written.
+    Raises UsageError if ``path`` is a directory or a URL; StorageError if it cannot be written.
     """
     from flinkish.storage import is_local, locate, write_atomically
 

@@ -168,7 +168,7 @@ def _requested(
 
 
 def _new_schema(savepoint: OpenSavepoint, name: str, schema: Any) -> NewSchema:
-    """Return a new schema for the values of the state ``name``; UsageError if there is none."""
+    """Return a new schema for the values of the state ``name``; UsageError if it does not exist."""
     from flinkish.savepoint.format.operator_lookup import find_operator
 
     query, operator, state = find_operator(savepoint, name)

@@ -165,7 +165,7 @@ def save_checkpoints(
     ``url``: one checkpoint, or a directory of several. ``target``: the directory of savepoints.
     Default: ``execution.checkpointing.savepoint-dir``. ``name``: the job's name in the savepoint.
     Default: the directory's name. ``agree``: called when the checkpoint was written to a moment
-    ago: its query may be running. ``batch``: the committed batch of each checkpoint: its number, or
+    ago: its query may be running. ``batch``: the committed batch of each checkpoint: a number, or
     :data:`NEWEST_WHOLE` for the newest whose files are whole. Default: the newest, which must be
     whole. ``keep``, ``on_taken``: as for :func:`.lifecycle.save_job`.
 
@@ -181,7 +181,7 @@ def save_checkpoints(
     newest = 0.0
     for key, place in by_name.items():
         check_owner(context.registry, ids[key], place)
-        committed_batches(place)  # raises if there is none
+        committed_batches(place)  # raises an error if there is no committed batch
         newest = max(newest, last_written(place))
     batches = {key: _batch_of(context, place, batch) for key, place in by_name.items()}
     if may_be_running(newest, time.time()) and not dry_run:
@@ -218,7 +218,7 @@ def save_checkpoints(
 
 
 def _batch_of(context: Context, place: str, batch: int | str | None) -> int | None:
-    """Return the number of the batch to be saved, None for the newest, and warn of skipped ones."""
+    """Return the number of the batch to save, or None for the newest; warn of skipped batches."""
     if batch != NEWEST_WHOLE:
         return None if batch is None else int(batch)
     whole = newest_whole_batch(place)
@@ -237,7 +237,7 @@ def _batch_of(context: Context, place: str, batch: int | str | None) -> int | No
 
 
 def _check_whole(places: Mapping[str, str], batches: Mapping[str, int | None]) -> None:
-    """Raise what taking a savepoint of damaged checkpoints would raise."""
+    """Raise the error that a savepoint of these checkpoints would raise if they are damaged."""
     with _naming_whole_batches(places, batches):
         for key, place in places.items():
             read_whole_cut(place, batches[key])
@@ -247,9 +247,10 @@ def _check_whole(places: Mapping[str, str], batches: Mapping[str, int | None]) -
 def _naming_whole_batches(
     places: Mapping[str, str], batches: Mapping[str, int | None]
 ) -> Iterator[None]:
-    """Let the error for a damaged newest batch of a checkpoint name the newest whole one.
+    """Let the error for a damaged newest batch of a checkpoint name the newest whole batch.
 
-    ``places``, ``batches``: the checkpoints, and the batches to be saved of them, by query.
+    ``places``: the checkpoints, by query. ``batches``: the batch that is saved of each; None for
+    the newest.
     """
     try:
         yield
@@ -353,7 +354,7 @@ def _record(
 
 
 def _remember(context: Context, what: str, write: Callable[[], object]) -> None:
-    """Write something into the registry; a failure is only a warning, which names it.
+    """Write ``what`` into the registry; a failure only causes a warning, which names ``what``.
 
     A savepoint is complete without its record, and can be imported later.
     """

@@ -68,10 +68,10 @@ class PlanFile:
 def bound_file(
     spec: RestoreSpec, launch: Launch, spark_version: str | None
 ) -> Callable[[RestorePlan], PlanFile]:
-    """Return what makes the file of a plan, bound to its inputs as they are now.
+    """Return a function that makes the file of a plan, bound to the plan's inputs as they are now.
 
-    It is called before ``spec`` is planned, so that later changes of the inputs are noticed. The
-    pinned ``launch`` is that of the program.
+    :func:`bound_file` is called before ``spec`` is planned, so that later changes of the inputs are
+    noticed. ``launch`` is that of the program, pinned.
 
     Raises SavepointNotFound or StorageError if the savepoint or the program cannot be read.
     """
@@ -96,7 +96,7 @@ def save(plan: PlanFile, path: str) -> None:
 
 
 def load(path: str) -> PlanFile:
-    """Read a plan. Raises UsageError if the file is not one, StorageError if access is denied."""
+    """Read a plan. Raises UsageError if the file is no plan, StorageError if access is denied."""
     try:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MAX_BYTES + 1)
@@ -136,8 +136,8 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
 
     ``launch`` is pinned, as for :func:`bound_file`.
 
-    Raises Incompatible if something has changed (the error names it), or the plan's verdict is
-    negative; ConsentNeeded if the plan lacks a consent that it needs; SavepointNotFound if the
+    Raises Incompatible if something has changed (the error names it), or if the plan's verdict is
+    incompatible; ConsentNeeded if the plan lacks a consent that it needs; SavepointNotFound if the
     savepoint is gone.
     """
     for what, before, now in (
@@ -197,7 +197,7 @@ def savepoint_digest(path: str) -> str:
 def program_digest(launch: Launch) -> str:
     """Return the SHA-256 of a program: its file, Python files, archives, module and arguments.
 
-    Of secret arguments, only the number is included.
+    Only files of this host count. Of secret arguments, only the number is included.
     """
     archives = (archive.partition("#")[0] for archive in launch.archives)
     local = [f for f in (launch.application, *launch.py_files, *archives) if f]

@@ -26,10 +26,11 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     """Return the launch that a program and the configuration describe, without a restore.
 
     ``program``: names a file or a module. ``config``: ``parallelism.default`` and the keys
-    ``spark.*`` are used; the program's own settings count more than a file of the configuration or
-    the environment. ``cwd``: the base of relative paths.
+    ``spark.*`` are used. The program's own settings override both, except for a
+    ``parallelism.default`` from the command line. ``cwd``: the base of relative paths.
 
-    Raises UsageError if no program or two are named, or there is no such file.
+    Raises UsageError if neither or both of a file and a module are named, or if there is no such
+    file.
     """
     file, home = _path(program.application), _path(program.spark_home)
     program = well_typed(replace(program, application=file, spark_home=home))
@@ -57,7 +58,7 @@ def _path(path: str | os.PathLike[str] | None) -> str | None:
 
 
 def absolute(program: Program, cwd: str) -> Program:
-    """Return a program with absolute paths, and single items in its lists of files.
+    """Return a program with absolute paths; comma-separated items in its lists of files are split.
 
     Raises UsageError if there is no such file.
     """
@@ -108,8 +109,8 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
 def with_spark(launch: Launch, program: Program) -> Launch:
     """Return a recorded launch with another Spark, master or Python, where a program names one.
 
-    If it names a Python but no Spark, that Python's own pyspark is used: the recorded Spark belongs
-    to the old Python. Settings of the program are added.
+    If the program names a Python but no Spark, that Python's own pyspark is used, because the
+    recorded Spark belongs to the old Python. Settings of the program are added.
     """
     launch = replace(launch, conf={**launch.conf, **program.conf})
     if program.master is not None:

@@ -37,8 +37,8 @@ class PruneResult:
         Savepoints that cannot be read, or are not whole. The policy ignores them; they are not
         touched.
     warnings : tuple of str
-        Sentences about savepoints with times in the future, and about unreadable ones because of
-        which others are kept.
+        Sentences about savepoints with times in the future, and about unreadable savepoints that
+        may use files of others, which are therefore kept.
     """
 
     directory: str
@@ -165,7 +165,7 @@ def _pruned(
             (each.path, each.error) for each in (*pruned.unreadable, *pruned.damaged)
         )
         warnings = _warnings(pruned)
-        if not dry_run:  # at once: the garbage may be refused
+        if not dry_run:  # now: the removal of garbage may raise an error
             removed = [each.savepoint.path for each in savepoints if each.removed]
             tell_registry(context, _records_of(removed, in_use.recorded))
     if garbage:
@@ -182,7 +182,7 @@ def remove_old(
     job_ids: Collection[str],
     taken: Collection[str],
 ) -> Removal:
-    """Prune a directory of the savepoints of some jobs, if the policy has any rule.
+    """Prune the savepoints of some jobs in a directory, if the policy has any rule.
 
     Errors are returned, not raised: the new savepoints have been taken in any case.
 
@@ -282,7 +282,7 @@ def in_the_future(savepoint: CatalogEntry) -> str:
 
 
 def not_pruned(target: str, error: FlinkishError) -> PartialFailure:
-    """Return the error of a use case that took its savepoint but could not remove old ones."""
+    """Return the error of a use case that took a savepoint but could not remove old savepoints."""
     return PartialFailure(
         f"the savepoint was taken, but old ones in {target} were not removed: {error.message}",
         hint=error.hint,

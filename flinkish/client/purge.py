@@ -47,8 +47,8 @@ _SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 class PurgeOutcome:
     """What was done about one ended job.
 
-    ``plan``: its parts, with the reason why each stays, or why the whole job does. ``removed``:
-    whether everything that the plan removes is gone.
+    ``plan``: the job's parts, each with the reason why it stays, if it does, or the reasons why the
+    whole job stays. ``removed``: whether everything that the plan removes is gone.
     """
 
     plan: JobPlan
@@ -126,7 +126,7 @@ def purge_jobs(
 
     ``failed``: whether to remove jobs with unacknowledged failures, too.
     ``dry_run``: only return what would be done. ``agree``: called with what would be done, before
-    anything is removed; it raises ConsentNeeded to refuse. Only what it was shown is removed.
+    anything is removed; it raises ConsentNeeded to refuse. Only what ``agree`` has seen is removed.
 
     Failed removals are in the result's ``errors``.
 
@@ -175,7 +175,7 @@ def _purged(
 
 
 def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> PurgeOutcome:
-    """Remove the parts of a job that its plan names; last the record, which leads to the others."""
+    """Remove the parts of a job that its plan names; the record last, as it leads to the others."""
     registry, job = context.registry, outcome.job
     batches = {run.query_id: run.batch_id for run in facts.runs if run.batch_id is not None}
     try:
@@ -257,14 +257,14 @@ def _needed_by_runs(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, 
 
     Such a run is the next ``run --resume`` of a name, or a resumed job that may start further
     queries. It may need several ended jobs: a job that was killed may not have started all queries
-    of the one that it had resumed.
+    of the job that it had resumed.
     """
     active = [job for job in jobs if not job.state.is_final]
     resumed = [job for job in active if job.launch.restore and job.launch.restore.job]
     names = {job.name for job in jobs if job.launch.resumes} - {job.name for job in active}
     standings = {name: standing(registry, name) for name in sorted(names)}
     stand = [each.job for each in standings.values() if each is not None]
-    # Without them the next run would not know that it must start from a savepoint.
+    # Without these records the next run would not know that it must start from a savepoint.
     held = [meant_to_begin(registry, name) for name, each in standings.items() if each is None]
     return {
         job.job_id: "flinkish run --resume must know that it never started from its savepoint"
@@ -306,7 +306,7 @@ def _origin(
     runs: Mapping[str, Sequence[QueryStatus]],
     savepoints: Sequence[SavepointSummary],
 ) -> str | None:
-    """Return the place that a job was restored from, as long as it needs it."""
+    """Return the place that a job was restored from; None if the job does not need it any more."""
     spec = job.launch.restore
     if spec is None or spec.is_awaited:
         return None
@@ -396,7 +396,7 @@ def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
 
 
 def _own_place(job: JobRecord, query: QueryStatus) -> str:
-    """Return the place of the checkpoint that a query's program names; empty if it names none."""
+    """Return the place of the checkpoint that a query's program names; empty if there is none."""
     own = query.own_location
     if own and not own.startswith("/") and ":" not in own.partition("/")[0]:
         own = os.path.join(job.launch.working_directory or "/", own)

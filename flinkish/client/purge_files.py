@@ -1,8 +1,8 @@
 """Files that a purge finds outside the registry: checkpoints, and leftovers of rehearsals.
 
 A rehearsal writes to its own directory next to the checkpoints of jobs. Its driver or its command
-removes that directory at the end. If both are killed, it remains, and no record mentions it. While
-the driver lives, it holds a lease there.
+removes that directory at the end. If both are killed, the directory remains, and no record mentions
+it. While the driver lives, it holds a lease there.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ def why_it_stays(
 ) -> str | None:
     """Return why the directory of a rehearsal is kept; None if nobody needs it. Pure.
 
-    ``leases``: the leases in it. Without any, its driver may be about to start or to end, unless
-    the directory is old. ``written``: when something was last written there.
+    ``leases``: the leases in the directory. Without a lease, the rehearsal's driver may be about to
+    start or to end, unless the directory is old. ``written``: when something was last written
+    there.
     """
     own_leases = [lease for lease in leases if not lease.is_foreign]
     for lease in own_leases:

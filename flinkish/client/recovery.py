@@ -24,9 +24,9 @@ class Recovery:
     job : JobRecord
         The job as it was found.
     restart : Restart or None
-        How it is started again.
+        How the job is started again.
     error : FlinkishError or None
-        Why it is not.
+        Why the job is not started again.
     """
 
     job: JobRecord
@@ -42,8 +42,8 @@ def recover(
 ) -> list[Recovery]:
     """Restart the jobs of this host whose processes are gone, if they have a restart strategy.
 
-    After a reboot these are all jobs that ran, as nobody could record an end. A job that somebody
-    has acknowledged is left alone.
+    After a reboot these are all jobs that ran, because nobody could record their ends. A job whose
+    failure somebody has acknowledged is left alone.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from flinkish.storage import base_name
 if TYPE_CHECKING:
     from flinkish.messages.plan import SparkVersions
 
-#: Largest number of savepoints in a report: the newest ones.
+#: Largest number of savepoints in a report, which has the newest ones.
 MOST = 100
 #: Number of newest lines of Spark that a report checks each savepoint against.
 _SPARKS = 3
@@ -37,8 +37,8 @@ class SparkAnswer:
 class Reported:
     """One savepoint.
 
-    ``damage`` is what is wrong by the sizes of its files and the digests of its logs. ``parent`` is
-    the previous savepoint of the same run of its job; for the first one of a run, it is what the
+    ``damage`` is what is wrong with its metadata and the sizes of its files. ``parent`` is the
+    previous savepoint of the same run of its job; for the first savepoint of a run, it is what the
     run was started from, if anything. ``parent_here``: whether the report contains the parent.
     """
 
@@ -81,9 +81,9 @@ class Growth:
 class Report:
     """The report on a directory of savepoints, newest first.
 
-    ``created`` is the time of the report. ``omitted`` counts older savepoints that it leaves out,
-    ``unfinished`` directories without metadata. ``growth`` has the operators with the largest
-    states first.
+    ``created`` is the time of the report. ``omitted`` counts the older savepoints that the report
+    leaves out, ``unfinished`` the directories without metadata. ``growth`` has the operators with
+    the largest states first.
     """
 
     location: str
@@ -127,9 +127,12 @@ def report_directory(directory: str) -> Report:
 
 
 def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, str | None]:
-    """Return the parent of each savepoint (newest first), by its path here if it is one of them."""
+    """Return the parent of each savepoint; ``entries`` are the savepoints, newest first.
+
+    A parent that is one of the savepoints is returned by its path in this directory.
+    """
     by_key = {key: each.path for each in entries for key in place_keys(each.path)}
-    # Their names are random: in a copy of the directory, the parent is found by its name.
+    # Names of savepoints are random: in a copy of the directory, a parent is found by its name.
     by_name = {base_name(each.path): each.path for each in entries if job_prefix(each.path)}
     earlier: dict[tuple[str, str | None], str] = {}
     parents: dict[str, str | None] = {}
@@ -184,7 +187,7 @@ def _answers(path: str) -> tuple[SparkAnswer, ...]:
 
     try:
         offers = open_path(path)
-    except FlinkishError:  # disposed of meanwhile: there is nothing to resume
+    except FlinkishError:  # disposed of in the meantime: there is nothing to resume
         return ()
     checks = (check_spark_version(offers, line) for line in load(SPARK).lines[-_SPARKS:])
     return tuple(SparkAnswer(each.versions, each.check.text, each.check.advice) for each in checks)

@@ -28,7 +28,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.waiting import wait_job, wait_request
 
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
-#: Seconds that a driver's answer may take to reach a client with a time limit.
+#: Seconds that a driver's answer may take to reach a client that has a time limit.
 _ANSWER = 3.0
 #: Seconds that the driver gets to end after the grace period of its program.
 _END_SLACK = 20.0
@@ -43,8 +43,8 @@ _PHASES = {
 def savepoint_target(context: Context, target: str | None, job: JobRecord | None = None) -> str:
     """Return the location of ``target`` or else of the configured directory for savepoints.
 
-    Raises NoSavepointDirectory without either (the message names ``job``), and StorageError if the
-    scheme of the URL is not supported.
+    Raises NoSavepointDirectory if there is neither (the message names ``job``), and StorageError if
+    the scheme of the URL is not supported.
     """
     location = target or context.config.get(SAVEPOINT_DIR)
     if location is None:
@@ -70,9 +70,7 @@ def submit(
     drain: bool = False,
     together: str | None = None,
 ) -> Request:
-    """Put a request into the job's mailbox.
-
-    It does not wait for the result (:func:`wait_result`).
+    """Put a request into the job's mailbox, without waiting for its result (:func:`wait_result`).
 
     ``job``: the job whose driver gets the request. ``kind``: the kind of request. ``target``: the
     directory of savepoints, see :func:`savepoint_target`; None for a cancel without one. ``limit``:
@@ -99,8 +97,8 @@ def submit(
 def limit_within(timeout: float) -> float:
     """Return the limit of a request whose answer must arrive within ``timeout`` seconds. Pure.
 
-    For callers that cannot leave the request pending after that: if an upgrade is given up, its
-    job must not be stopped later.
+    Callers need the limit if the request must not stay pending after the timeout: if an upgrade is
+    given up, its job must not be stopped later.
     """
     return max(timeout - _ANSWER, timeout * 0.7)
 
@@ -160,8 +158,8 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
 def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
     """Wait until the job of a completed stop or cancel is final.
 
-    Waits at least as long as the program may run after its job was stopped
-    (``execution.shutdown.grace``), however little is left of ``timeout`` (seconds).
+    However short ``timeout`` (seconds) is, the wait is at least as long as the program may run
+    after its job was stopped (``execution.shutdown.grace``).
 
     Raises WaitTimeout if the job has not ended.
     """
@@ -239,14 +237,15 @@ class Removal:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a savepoint, a stop or a cancel went.
+    """The outcome of a savepoint, a stop or a cancel.
 
     ``job_id``: the job; for checkpoints without a job the id recorded in their savepoint.
     ``target``: the directory of savepoints; None for a cancel without one. ``request_id``: the
     request in the job's history; None for a dry run, and for checkpoints without a job. ``state``:
     COMPLETED; PENDING if its result was not waited for; None for a dry run. ``job_state``: the
-    job's state afterwards; None if it was not waited for, or there is no job. ``result``: None if
-    it was not waited for. ``removal``: the old savepoints that the retention policy did not keep.
+    job's state afterwards; None if it was not waited for, or there is no job. ``result``: the
+    request's result; None if it was not waited for. ``removal``: the old savepoints that the
+    retention policy did not keep.
     """
 
     job_id: str

@@ -32,7 +32,7 @@ class Restart:
     job : JobRecord
         The ended job, with the secrets that were given again; or the started one.
     batches : mapping
-        The batch that each query continues from; None for one that starts from the beginning.
+        The batch that each query continues from; None for a query that starts from the beginning.
     savepoint : str or None
         The savepoint from which a new job starts instead.
     """
@@ -63,15 +63,15 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
     Raises
     ------
     ExternalJob
-        Another launcher has started it.
+        Another launcher has started the job.
     WrongState
         The job has not ended, another job has continued from its state or has its name, its program
         or a checkpoint is gone, or it was refused because it would leave state behind.
     Locked
-        An unfinished upgrade continues from it, or has its name.
+        An unfinished upgrade continues from the job, or has its name.
     UsageError
-        Secrets are missing, or cannot be given; or a setting is not the recorded one, or the
-        number of secret arguments.
+        Secrets are missing, or cannot be given; or a setting or the number of secret arguments is
+        not as recorded.
     """
     check_ours(job, "restarted")
     job = check_ended(context, job)
@@ -123,12 +123,12 @@ def check_ours(job: JobRecord, what: str) -> None:
     job : JobRecord
         The job.
     what : str
-        What would be done with it, as a participle.
+        What would be done with the job, as a participle.
 
     Raises
     ------
     ExternalJob
-        It was attached by its program.
+        Another launcher has started the job.
     """
     if job.launch.external is None:
         return
@@ -158,12 +158,12 @@ def check_ended(context: Context, job: JobRecord) -> JobRecord:
 
 
 def check_alone(registry: Registry, job: JobRecord) -> None:
-    """Raise when another job has the name of ``job`` and runs, or continues from its state.
+    """Raise an error if another job has the name of ``job`` and runs, or continues from its state.
 
     Raises
     ------
     NameTaken, Locked, Superseded
-        As :meth:`.job_registry.Registry.restart`, which checks again.
+        As in :meth:`.job_registry.Registry.restart`, which checks this again.
     """
     if job.has_given_name:
         check_name_free(registry, job)
@@ -175,7 +175,7 @@ def check_alone(registry: Registry, job: JobRecord) -> None:
 
 
 def check_name_free(registry: Registry, job: JobRecord) -> None:
-    """Raise NameTaken when another job has the name of ``job`` and runs; a dead one does not."""
+    """Raise NameTaken if another job has the name of ``job`` and runs; dead jobs do not count."""
     for other in reconcile(registry, registry.jobs(name=job.name)):
         if not other.state.is_final and other.job_id != job.job_id:
             raise name_taken(other)

@@ -43,8 +43,8 @@ def restart(
 
     If ``changes`` names another Spark, master or Python, a new job starts, by default from the
     savepoint that the job was stopped with. Parameters and errors are those of
-    :func:`.plan_restart` and :func:`restart_from`. With ``wait`` it returns once the job runs, see
-    :func:`.waiting.wait_until_started`.
+    :func:`.plan_restart` and :func:`restart_from`. With ``wait`` the function returns once the job
+    runs, see :func:`.waiting.wait_until_started`.
     """
     if savepoint is None and _is_another(changes):
         savepoint = _own_savepoint(context, check_ended(context, job))
@@ -120,7 +120,8 @@ def restart_from(
 ) -> JobRecord | None:
     """Start the program of an ended job as a new job from a savepoint; return the new job.
 
-    With ``dry_run`` everything is checked that can be checked before, and None returned.
+    With ``dry_run`` everything is checked that can be checked before the start, and None is
+    returned.
 
     ``savepoint`` is a location. ``changes`` has the secrets, as for :func:`.plan_restart`, other
     settings, and another Spark, master or Python (:func:`.program.with_spark`). ``options`` are
@@ -129,14 +130,18 @@ def restart_from(
 
     Raises
     ------
+    ExternalJob
+        Another launcher has started the job.
     WrongState
         The job has not ended.
     NameTaken
-        Another job has the name that a user gave this one.
+        Another job has the name that a user gave this job.
     Locked
-        An unfinished upgrade continues from it, or has the name.
+        An unfinished upgrade continues from the job, or has its name.
     UsageError
         Secrets are missing.
+    LaunchFailed
+        Spark, Java or a Python interpreter is missing, or no process can be started.
     SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
         The savepoint cannot be restored.
     """
@@ -144,7 +149,7 @@ def restart_from(
 
     check_ours(job, "restarted")
     job = check_ended(context, job)
-    # As in place: only a name that a user gave must be unique.
+    # As for a restart in place, only a name that a user gave must be unique.
     unique = job.has_given_name
     context.registry.check_not_in_upgrade(name=job.name if unique else None, job=job)
     launch = with_secrets(job.launch, changes.conf, changes.secret_arguments or None)
@@ -152,7 +157,7 @@ def restart_from(
         launch, _ = pinned(with_spark(launch, changes))
     agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
     accepted = replace(options, accept_partial=(*agreed, *options.accept_partial))
-    # The recorded partitions are those of the savepoint; other ones were asked for now.
+    # The savepoint has the recorded number of partitions; only ``changes`` can request another.
     partitions = asked_partitions(replace(launch, conf=changes.conf))
     restore = RestoreSpec(locate(savepoint), checked(accepted), partitions)
     launch = replace(launch, restore=restore)
@@ -172,7 +177,7 @@ def launch_in_place_of(
     unique_name: bool,
     job_id: str | None = None,
 ) -> JobRecord:
-    """Start a new job with the name of another, and checkpoints beside the other's; return it.
+    """Start a new job with the name of ``job``, and checkpoints beside those of ``job``; return it.
 
     Parameters
     ----------
@@ -209,7 +214,7 @@ def launch_in_place_of(
 
 
 def _check_start(context: Context, job: JobRecord, launch: Launch, *, unique_name: bool) -> None:
-    """Check what :func:`launch_in_place_of` needs: a name, a Spark, a savepoint it can restore."""
+    """Check what :func:`launch_in_place_of` needs: the name, a Spark, a savepoint to restore."""
     assert launch.restore is not None
     if unique_name:
         check_name_free(context.registry, job)
@@ -225,7 +230,7 @@ def _check_start(context: Context, job: JobRecord, launch: Launch, *, unique_nam
 
 
 def wait_until_restored(context: Context, job: JobRecord, savepoint: str) -> JobRecord:
-    """Wait as :func:`.waiting.wait_until_started`; a refusal names the options of ``run -s``."""
+    """Wait as in :func:`.waiting.wait_until_started`; a refusal names the options of ``run -s``."""
     try:
         return wait_until_started(context, job)
     except ConsentNeeded as refusal:

@@ -24,7 +24,7 @@ def check_resume(
             hint=f"name the job: flinkish run --name NAME {_FLAG} APP.py",
         )
     others = [
-        ("a plan", "--plan", has_plan),  # first: it names a savepoint
+        ("a plan", "--plan", has_plan),  # first, because a plan names a savepoint
         ("a savepoint", "-s", savepoint is not None),
         ("a claim mode", "-cm (--claimMode)", options.claim_mode is not None),
     ]
@@ -42,7 +42,7 @@ def run_to_resume(context: Context, name: str) -> JobRecord | None:
     Raises
     ------
     Superseded
-        A job of another name has continued from its state.
+        A job of another name has continued from that run's state.
     WrongState
         A process of that run does not end; or no run has committed a batch, and the newest one
         ended before it had started from its savepoint.
@@ -59,7 +59,7 @@ def run_to_resume(context: Context, name: str) -> JobRecord | None:
 
 
 def _never_began(job: JobRecord, savepoint: str) -> WrongState:
-    """Return the error for a name whose runs were to start from a savepoint, and never did."""
+    """Return the error for a name whose runs were to start from a savepoint but never did."""
     return WrongState(
         f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it had "
         f"started from {savepoint}, and no run of that name has committed a batch: a new one would "

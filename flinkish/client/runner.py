@@ -1,4 +1,4 @@
-"""Start programs: run one as a job, or plan its restore."""
+"""Start programs: run one as a job, plan or rehearse its restore, or export checkpoints."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class ProgramRunner:
         parallelism : int, optional
             Number of state partitions.
         if_not_running : bool
-            Whether to start no job if one with this name (without ``name``: the program's) has not
-            ended, and to return that one instead.
+            Whether to start no job if a job with this name (without ``name``: the program's) has
+            not ended, and to return that job instead.
         resume : bool
             Whether to resume from the newest committed batch of the newest job with this name that
-            has committed one, if there is one; needs ``name``.
+            has committed a batch, if there is such a job; needs ``name``.
         wait : bool
             Whether to wait until the job runs (or has finished). If so, a program that fails raises
             its error.
@@ -88,8 +88,10 @@ class ProgramRunner:
         ------
         UsageError
             There is no such program, or arguments are mutually exclusive.
-        NameTaken
-            Another job that has not ended has the name.
+        NameTaken, Locked
+            Another job that has not ended has the name, or an unfinished upgrade has it.
+        Superseded
+            A job of another name has continued from the job to be resumed.
         LaunchFailed
             Spark, Java or a Python interpreter is missing.
         SavepointNotFound, Corrupt, UnsupportedFormat
@@ -254,7 +256,8 @@ class ProgramRunner:
         query : str, optional
             The only query to be exported.
         in_place_of : path, optional
-            The checkpoint of a program that the new one replaces; it is kept beside it.
+            The checkpoint of a program that the new checkpoint replaces. The old checkpoint is kept
+            beside it.
 
         Returns
         -------
@@ -298,7 +301,7 @@ class ProgramRunner:
         return (None, origin) if isinstance(origin, str) else (origin, None)
 
     def _with(self, options: Mapping[str, str | None]) -> Context:
-        """Return the context with the settings of one call; its registry is this client's."""
+        """Return a context with the settings of one call, and with this client's registry."""
         flags = {**self._options, **{k: v for k, v in options.items() if v is not None}}
         return self._context.with_config(Config.load(flags=flags))
 

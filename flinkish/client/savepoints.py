@@ -100,8 +100,8 @@ class Savepoint:
         Parameters
         ----------
         level : str
-            ``quick`` checks names and sizes, ``full`` the digest of every byte, ``deep`` also
-            decodes every state row.
+            ``quick`` checks names and sizes, ``full`` also the digests of all files, and ``deep``
+            also decodes every state row.
 
         Returns
         -------
@@ -111,7 +111,7 @@ class Savepoint:
         Raises
         ------
         UsageError
-            There is no such level, or the engine's libraries are missing.
+            There is no such level, or ``deep`` lacks the engine's libraries.
         UnsupportedFormat, StorageError
             The savepoint cannot be read.
         """
@@ -178,7 +178,7 @@ class Savepoint:
     def rows(self, name: str, limit: int = 20) -> tuple[dict[str, Any], ...]:
         """Return the first rows of a state as plain data, without Spark.
 
-        Parameters and errors are those of :meth:`read_state`; ``limit`` is the number of rows.
+        ``name`` and the errors are as for :meth:`read_state`; ``limit`` is the number of rows.
         """
         state = open_state(self._opened, name)
         return tuple(dict(row) for row in first_rows(state, limit).rows)
@@ -219,7 +219,7 @@ def verify_savepoints(
     """Verify several savepoints, as :meth:`Savepoint.verify` does; return one error for all.
 
     ``on_verified`` is called with each outcome. The error is Corrupt if any savepoint is damaged,
-    else PartialFailure; that of the only savepoint is returned as it is.
+    else PartialFailure. If there is only one savepoint, its own error is returned.
     """
     errors = []
     for path in paths:
@@ -245,7 +245,7 @@ def verify_savepoints(
 
 
 def diff_savepoints(first: str, second: str) -> dict[str, Any]:
-    """Return the differences of two savepoints as plain data; nothing is changed.
+    """Return the differences between two savepoints as plain data; nothing is changed.
 
     ``first``, ``second``: the savepoints ``a`` and ``b``, whose locations are in the result under
     these names.
@@ -283,7 +283,8 @@ def copy_savepoint(
     SavepointNotFound
         There is no savepoint.
     Corrupt, UnsupportedFormat
-        A file is missing, or does not have its recorded digest.
+        A file is missing, or does not have its recorded digest; or the metadata is damaged, or of a
+        newer flinkish.
     UsageError
         The directory is that of the savepoint, or inside it.
     StorageError
@@ -338,7 +339,7 @@ def dispose_savepoint(
 def _known_of(context: Context, path: str) -> tuple[str | None, list[str]]:
     """Return why a prune would keep a savepoint, and the paths by which the registry recorded it.
 
-    None and nothing also if the registry cannot be read.
+    If the registry cannot be read, return None and no paths, and warn.
     """
     from flinkish.registry.in_use import savepoints_in_use
     from flinkish.savepoint.directory.places import place_keys

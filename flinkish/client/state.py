@@ -92,7 +92,7 @@ def show_state(
     raw: bool = False,
     program: Program = DEFAULT_SPARK,
 ) -> StateRows:
-    """Return rows of a state; with a condition, those that a Spark application finds.
+    """Return rows of a state; with ``where``, the rows that a Spark application finds.
 
     ``context``: its reporter receives notices and the driver's log. ``name``:
     ``[QUERY/]UID[/STATE]``. ``where``: a condition in SQL on ``partition``, ``key`` and ``value``.

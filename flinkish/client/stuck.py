@@ -1,11 +1,11 @@
 """Jobs that commit nothing though they have input: the rule, and the jobs that it applies to.
 
-The rule uses what a driver reports with each heartbeat. A query is stuck if it runs, its newest
-look for input has found some (or it computes a batch), and for ``execution.stuck.timeout``, and two
-of its triggers, it has neither committed a batch nor been seen to wait for input. So is one that
-has failed, while its job runs on, and a job whose driver runs and has not reported for as long. A
-query of which nobody knows whether it waits for input (an irregular trigger) is not stuck, nor is
-one that waits for input.
+The rule uses what a driver reports with each heartbeat. A running query is stuck if it has found
+input or computes a batch, but for ``execution.stuck.timeout`` and for two of its trigger intervals
+it has neither ended a batch nor been seen waiting for input. A failed query is stuck after the same
+time if its job keeps running. A job is stuck if its driver runs but has not reported for
+``execution.stuck.timeout``. A query that waits for input is not stuck, and neither is a query of
+which nobody knows whether it waits (an irregular trigger).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def stuck_queries(
 
 
 def find_stuck(context: Context, jobs: Sequence[JobRecord]) -> dict[str, list[Stuck]]:
-    """Return what is stuck in jobs, by their ids; jobs without anything are left out."""
+    """Return what is stuck in each job, by job id; jobs in which nothing is stuck are left out."""
     registry, timeout = context.registry, context.config.duration(TIMEOUT)
     queries, now = registry.queries_of(job.job_id for job in jobs), registry.now()
     stuck_by_job = {}

@@ -46,10 +46,10 @@ class RunRequest:
 
     ``savepoint``: the savepoint to start from. ``parallelism``: requested number of state
     partitions. ``plan``: the saved plan that the restore must match; see :func:`planned`. ``name``:
-    the job's name, which no other job that has not ended may have. Default: the program's, which
-    others may have. ``if_not_running``: whether a job of that name (given or default) that has not
-    ended is the result instead. ``resume``: whether it continues from the newest run of the name
-    that has committed a batch, if there is one.
+    the job's name, which no other job that has not ended may have. Default: the program's name,
+    which other jobs may have. ``if_not_running``: whether to return a job of that name (given or
+    default) that has not ended, instead of starting a new one. ``resume``: whether the job
+    continues from the newest run of that name that has committed a batch, if there is such a run.
     """
 
     program: Program
@@ -70,10 +70,10 @@ class RunRequest:
 class Submitted:
     """The outcome of a request to run a job.
 
-    ``job``: the job; None in a dry run. ``is_new``: whether it was started; otherwise it is the
-    unfinished job of that name. ``command``: the ``spark-submit`` command line of a new job,
-    without secrets. ``carried``: in cluster mode the file that brings the job to its driver, as its
-    launch would write it.
+    ``job``: the job; None if a dry run would start one. ``is_new``: whether the job was started, or
+    would be; otherwise it is the unfinished job of that name. ``command``: the ``spark-submit``
+    command line of a new job, without secrets. ``carried``: in cluster mode, the file that brings
+    the job to its driver, as the launch would write it.
     """
 
     name: str
@@ -114,9 +114,10 @@ def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Subm
     check it.
 
     Raises NameTaken if another job has the name; Locked if an upgrade that is not finished has it;
-    UsageError if there is no such program, no savepoint to restore from, or no such deploy mode; or
-    options contradict ``resume``; Superseded if a job of another name has continued from the one to
-    resume; LaunchFailed if Spark, Java or a Python is missing, or no process can be started;
+    UsageError if there is no such program, savepoint or deploy mode, or if options contradict
+    ``resume``; Superseded if a job of another name has continued from the job to be resumed;
+    WrongState if that job's processes do not end, or the runs of the name never started from their
+    savepoint; LaunchFailed if Spark, Java or a Python is missing, or no process can be started;
     SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete or not
     readable; Incompatible if this Spark cannot resume the savepoint, or something has changed since
     the plan; ConsentNeeded if the plan lacks a consent that it needs; StorageError if the job's log
@@ -187,10 +188,10 @@ def prepare(context: Context, request: RunRequest) -> Submission:
 def _resumed(
     context: Context, options: RestoreOptions, name: str, partitions: int | None
 ) -> RestoreSpec | None:
-    """Return the restore of a job from the checkpoints of its newest run.
+    """Return the restore of a job from the checkpoints of its newest run; None for a first run.
 
-    A first run starts as without ``--resume``: from a savepoint that the configuration names, or
-    from the beginning.
+    A first run starts as it would without ``--resume``: from a savepoint that the configuration
+    names, whose restore is then returned, or from the beginning.
     """
     job = run_to_resume(context, name)
     if job is None:
@@ -208,7 +209,7 @@ def _resumed(
 
 
 def launch(context: Context, submission: Submission) -> JobRecord:
-    """Register a job and start its driver; NameTaken or Locked if its name was taken meanwhile."""
+    """Register a job and start its driver; NameTaken or Locked if its name is taken by now."""
     registry = context.writable_registry
     job = launcher.new_job(
         submission.name,
@@ -229,9 +230,9 @@ def launch(context: Context, submission: Submission) -> JobRecord:
 
 
 def _check_name(context: Context, name: str) -> None:
-    """Raise NameTaken when a job of that name has not ended, Locked when it is being upgraded.
+    """Raise NameTaken if a job of that name has not ended, and Locked if it is being upgraded.
 
-    A job whose driver died has ended.
+    A job whose driver has died has ended.
     """
     registry = context.writable_registry  # the first job of a registry may have a name too
     jobs = reconcile(registry, registry.jobs(states=ACTIVE_STATES, name=name))
@@ -245,11 +246,11 @@ def planned(request: RunRequest, plan: Plan | str | os.PathLike[str] | None) -> 
     """Return a request with what a plan says: the savepoint, the parallelism, the program.
 
     ``request``: has no savepoint, no parallelism, and no option of the restore but the claim mode.
-    Its program, if it names one, replaces the plan's. ``plan``: a plan, or the file it was saved
-    to.
+    Its program, if it names one, replaces the plan's. ``plan``: a plan, or the file to which it was
+    saved.
 
-    Raises UsageError if the file is not a plan, other options are given with it, or it masks secret
-    arguments and the request names no program.
+    Raises UsageError if the file is not a plan, if other options are given with the plan, or if the
+    plan masks secret arguments and the request names no program.
     """
     if plan is None:
         return request

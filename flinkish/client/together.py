@@ -64,8 +64,9 @@ def stop_all(
 ) -> AllSaved:
     """Stop each job with a savepoint, all at the same time, and wait until they have ended.
 
-    If the newest earlier call still stops a job, or has stopped only a part of its jobs and none of
-    them has been started again, this one continues it: what both have stopped is started together.
+    This call continues the newest earlier call if that call still stops a job, or has stopped only
+    a part of its jobs and none of them has been started again. The jobs that both have stopped are
+    then started together.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def stop_all(
 def _begin_stop(
     context: Context, job: JobRecord, target: str, together: str, format_: str
 ) -> JobOutcome:
-    """Request a stop from the job's driver; an earlier ``stop --all`` is waited for."""
+    """Request a stop from the job's driver, or take the request of an earlier ``stop --all``."""
     if job.state.is_final:  # its process is gone
         return ended(job)
     try:
@@ -168,11 +169,11 @@ class StartedAgain:
     savepoint : str or None
         The savepoint that it was stopped with.
     started : JobRecord or None
-        The new job that continues from it; None in a dry run.
+        The new job that continues from the savepoint; None in a dry run.
     error : FlinkishError or None
-        Why there is none, or why it does not run.
+        Why no new job was started, or why the new job does not run.
     skipped : str or None
-        Why none is started: it runs already, for instance.
+        Why no new job is started, for instance because ``job`` runs already.
     """
 
     job: JobRecord
@@ -191,7 +192,7 @@ class AllStarted:
 
     @property
     def exit_code(self) -> int:
-        """0 when every job runs, 1 when each one failed, 3 when some did."""
+        """0 when no job failed (some may be skipped), 1 when each one failed, 3 when some did."""
         failed = [each for each in self.outcomes if each.error is not None]
         if not failed:
             return 0
@@ -209,13 +210,13 @@ def restart_all(
 ) -> AllStarted:
     """Start the jobs of the newest ``stop --all`` again, each from its savepoint, as a new job.
 
-    Jobs that run again, whoever started them, are left alone, so that calling it again continues
-    with those that have not come up.
+    Jobs that run again, whoever started them, are left alone, so that another call continues with
+    the jobs that have not come up.
 
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``changes`` and
     ``options``: for all of them, as in :func:`.restarts.restart_from`. ``dry_run``: only find out
-    what would be started. ``on_outcome``: called with each outcome as soon as it is known; for a
-    job that was started, once all have been. Failures are in the result.
+    what would be started. ``on_outcome``: called with each outcome as soon as it is known. Jobs
+    that were started are waited for after all have been started. Failures are in the result.
     """
 
     def start(job: JobRecord, savepoint: str) -> JobRecord | None:
@@ -250,7 +251,7 @@ def _begun(
     *,
     dry_run: bool,
 ) -> StartedAgain:
-    """Start the new job for a stopped one, unless that has been done, or cannot be done."""
+    """Start the new job for a stopped job, unless that has been done, or cannot be done."""
     registry = context.registry
     saved = None if stop.result is None else stop.result.savepoint
     outcome = StartedAgain(job, None if saved is None else saved.path)

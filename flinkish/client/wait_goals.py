@@ -18,7 +18,7 @@ from flinkish.registry.jobs import JobRecord, JobState
 
 #: Seconds without a batch after which a query that waits for input is idle.
 QUIET = 2.0
-#: Largest number of digits of a batch: those of a 64-bit number, as Spark counts.
+#: Largest number of digits of a batch id, which is a 64-bit number in Spark.
 _MAX_DIGITS = 19
 #: States of a job whose program has started its queries.
 _STARTED = frozenset({JobState.RUNNING, JobState.CANCELLING, JobState.FINISHED})
@@ -38,9 +38,9 @@ class Goal:
     """What is waited for.
 
     ``kind``: ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later
-    one; with ``more``, that many more than when the wait began. ``IDLE``: every query has processed
-    all available input. ``ENDED``: the job has ended. ``query``: only this query counts, for
-    ``BATCH`` and ``IDLE``; None means every query. ``quiet``: seconds without a batch, for
+    batch; with ``more``, ``batch`` more batches than when the wait began. ``IDLE``: every query has
+    processed all available input. ``ENDED``: the job has ended. ``query``: only this query counts,
+    for ``BATCH`` and ``IDLE``; None means every query. ``quiet``: seconds without a batch, for
     ``IDLE``.
     """
 
@@ -54,7 +54,7 @@ class Goal:
 def parse_goal(text: str, query: str | None = None) -> Goal:
     """Return the goal of ``running``, ``batch=N``, ``batch=+N``, ``idle`` or ``ended``.
 
-    Raises UsageError if it is none of these, or a query is named for a goal of the whole job.
+    Raises UsageError if ``text`` is none of these, or a query is named for a goal of the whole job.
     """
     word, equals, number = text.strip().lower().partition("=")
     more = number.startswith("+")
@@ -162,7 +162,7 @@ def _behind(query: QueryStatus, batch: int) -> str | None:
 
 
 def _works(query: QueryStatus) -> str | None:
-    """Return why a query is not waiting for input; None if it is, or has ended."""
+    """Return why a query is not waiting for input; None if it waits, or has ended without error."""
     if query.error is not None:
         return f"query '{query.name}' has failed"
     if not query.active or query.waits_for_input:

@@ -56,7 +56,7 @@ class Start:
 
     @property
     def further_notes(self) -> list[str]:
-        """The notes that the text of the plan does not have."""
+        """The notes that are not in the text of the plan."""
         from flinkish.restore.plan.plan_text import of_query
 
         queries = () if self.restore_plan is None else self.restore_plan.queries
@@ -164,9 +164,9 @@ def wait_for(
     ``goal``: what is waited for. ``timeout``: seconds; None waits without limit, 0 looks once.
     ``watch``: what earlier waits for the same goal have seen.
 
-    Raises WaitTimeout if the job has not reached it in time (it continues; the message says what it
-    lacks); WrongState if the job has finished or was canceled without reaching it; FlinkishError if
-    the job failed or, for :attr:`GoalKind.ENDED`, was canceled.
+    Raises WaitTimeout if the job has not reached the goal in time (the job continues; the message
+    says what it lacks); WrongState if the job has finished or was canceled without reaching the
+    goal; FlinkishError if the job failed or, for :attr:`GoalKind.ENDED`, was canceled.
     """
     with interruptible(
         f"stopped waiting; job {job.job_id} keeps running", f"flinkish status {job.job_id}"
@@ -210,12 +210,12 @@ def _reached(context: Context, job: JobRecord, watch: Watch, timeout: float | No
 
 
 def look(context: Context, job: JobRecord) -> JobRecord:
-    """Return the job in its current state (a dead one is FAILED)."""
+    """Return the job in its current state; a job whose driver has died is FAILED."""
     return reconcile(context.registry, [context.registry.job(job.job_id)])[0]
 
 
 def not_canceled(job: JobRecord) -> JobRecord:
-    """Return the job; raise when it was canceled (as in Flink, that fails the wait)."""
+    """Return the job; raise FlinkishError if it was canceled: as in Flink, the wait fails."""
     if job.state is JobState.CANCELED:
         raise FlinkishError(
             f"job {job.name} ({job.job_id}) was canceled",
@@ -261,7 +261,7 @@ def not_failed(context: Context, job: JobRecord) -> JobRecord:
 
 
 def _may_be_replaced(failure: Mapping[str, Any]) -> bool:
-    """Return whether a supervisor has more to say than this failure. Pure."""
+    """Return whether a supervisor may still record more than this failure. Pure."""
     return failure.get("id") == DriverLost.id or (
         failure.get("id") == ProgramFailed.id and not failure.get("tail")
     )

@@ -283,7 +283,7 @@ KEYS: tuple[Key, ...] = (
 
 #: The keys by name.
 BY_NAME: dict[str, Key] = {key.name: key for key in KEYS}
-#: The settings of a supervisor alone; the URL and the command may hold a token.
+#: The keys that only a supervisor uses; the values of the URL and the command may hold a token.
 NOTICES = tuple(key for key in KEYS if key.name.startswith("notify."))
 #: Every name of a key, including those of Flink 1.x -> its name in Flink 2.x.
 CANONICAL: dict[str, str] = {old: key.name for key in KEYS for old in (key.name, *key.old_names)}

@@ -80,7 +80,8 @@ class Config:
         directory no longer exists, there is no ``./flinkish.toml``, and relative paths are errors.
 
         Raises InvalidConfiguration if a value is invalid for its key, the old and the new name of a
-        key differ in one layer, or a file is not TOML.
+        key have different values in one layer, or a file is not TOML; StorageError if access to a
+        file is denied.
         """
         env = os.environ if environ is None else environ
         here = cwd or working_directory(instead="")
@@ -137,7 +138,7 @@ class Config:
         return None if value is None else int(value)
 
     def extra(self, prefix: str) -> dict[str, str]:
-        """Return the keys that were set, start with ``prefix`` and are unknown to flinkish."""
+        """Return the values of unknown keys that were set and start with ``prefix``, by key."""
         return {
             name: setting.value
             for name, setting in sorted(self._settings.items())
@@ -250,7 +251,7 @@ def _file(path: str) -> list[tuple[str, str, str]]:
 def read_toml(path: str) -> dict[str, Any] | None:
     """Return the tables of a TOML file; None if it does not exist.
 
-    Raises InvalidConfiguration if it is not a file or not TOML.
+    Raises InvalidConfiguration if it is not a file or not TOML, StorageError if access is denied.
     """
     try:
         with open(path, "rb") as stream:

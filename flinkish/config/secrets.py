@@ -1,8 +1,9 @@
 """Secrets: how they are recognised by name or form, and how they are masked.
 
-The names are those that Spark and Flink treat as secret, and some more. Such a word in a value does
-not make it secret: ``spark.jars`` may name ``spark-token-provider-kafka``. Masking too much has a
-cost: the registry does not store the value, and whoever restarts the job must give it again.
+The names are those that Spark and Flink treat as secret, and some more. A secret word in a value
+does not make the value secret: ``spark.jars`` may name ``spark-token-provider-kafka``. Masking too
+much has a cost: the registry does not store the value, and whoever restarts the job must give the
+value again.
 Every command imports this module, so it must be light.
 """
 
@@ -22,7 +23,8 @@ _PARTS = (
 )
 _SECRET = re.compile(rf"(?i){_PARTS}")
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s]*@")
-#: A token in place of the user. Shorter ones count as user names, as does any in other schemes.
+#: A token in place of the user of an HTTP URL, with 16 characters at least. Shorter text, and the
+#: user in URLs of other schemes, counts as a user name.
 _URL_TOKEN = re.compile(r"(?i)(\bhttps?://)[^\s:/@]{16,}@")
 #: The signature in a URL of Azure, Google or Amazon.
 _URL_SIGNATURE = re.compile(r"(?i)([?&](?:x-(?:amz|goog)-)?sig(?:nature)?=)[^&\s]+")
@@ -30,8 +32,8 @@ _BEARER = re.compile(r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*")
 #: libpq accepts blanks as they are, so a password may contain some.
 _POSTGRES_PASSWORD = re.compile(r"(postgres(?:ql)?://[^:/@\n]*):(?:(?!://)[^\n])*@")
 _POSTGRES_PARAMETER = re.compile(r"(?i)(postgres(?:ql)?://\S*[?&][\w.-]*password=)[^&\n]*")
-#: A value ends at a blank, or at a separator before the next name or blank. JDBC of SQL Server puts
-#: a value with separators in braces.
+#: A value ends at a blank, or at a separator before the next name or blank. JDBC URLs of SQL Server
+#: have a value with separators in braces.
 _ASSIGNMENT = re.compile(
     rf"(?i)\b(?P<before>(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)\s*=\s*)"
     r"""(?P<value>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\{(?:[^}\n]|\}\})*\}"""
@@ -39,19 +41,19 @@ _ASSIGNMENT = re.compile(
 )
 #: Oracle's ``jdbc:oracle:thin:USER/PASSWORD@HOST``.
 _ORACLE_PASSWORD = re.compile(r"(?i)(jdbc:oracle:\w+:[^\s/@]*)/\S+@")
-#: A word of a command line that is an option rather than the value of the one before.
+#: A word of a command line that is an option rather than the value of the option before.
 _OPTION = re.compile(r"--[a-z][A-Za-z_.-]*(=|$)")
 #: A field of a JSON document.
 _FIELD = re.compile(
     rf"""(?i)(?P<before>"(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)"\s*:\s*)"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"|[^\s"{\[,}][^\s,}]*)"""
 )
-#: An item of a dictionary as ``str`` writes it. Quotes tell it from prose after a quoted key.
+#: An item of a dictionary as ``str`` writes it. A value must be quoted, unlike prose after a colon.
 _ITEM = re.compile(
     rf"""(?i)(?P<before>'(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)'\s*:\s*)"""
     r"""(?P<value>b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*")"""
 )
-#: Names in which the secret word says what the value is about, not that it is a secret.
+#: Names in which the secret word says what the value is about, not that the value is secret.
 _SWITCHES = re.compile(
     r"spark\.security\.credentials\."  # which tokens Spark gets, and when
     r"|spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\."  # mounts, names
@@ -91,7 +93,8 @@ def is_reference(value: str) -> bool:
 def _is_about_secrets(key: str, value: str) -> bool:
     """Return whether a key with a secret name has a harmless value, such as a switch.
 
-    In doubt it does not: a password may have any form, so the name must imply the form too.
+    In doubt the value counts as secret: a password may have any form, so a harmless value must have
+    the form that its name implies.
     """
     if value.lower() in ("", "true", "false") or _SWITCHES.search(key):
         return True
@@ -137,8 +140,8 @@ def mask_secrets(text: str) -> str:
 def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tuple[str, ...]:
     """Return the words of a command line, masked for display.
 
-    The value of an option with a secret name (``--password X``, ``--password=X``) is masked, and
-    everything that :func:`mask_secrets` masks. ``also`` is a pattern of additional secret names.
+    The value of an option with a secret name (``--password X``, ``--password=X``) is masked, and so
+    is everything that :func:`mask_secrets` masks. ``also`` is a pattern of additional secret names.
     """
 
     def secret(name: str, value: str) -> bool:

@@ -140,7 +140,7 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
 
 
 def _check_plain_path(text: str) -> None:
-    """Refuse text that is a file name only by mistake; a leading ``./`` makes it a file name."""
+    """Refuse text that was hardly meant as a path; with a leading ``./`` it counts as a path."""
     if not text or text[0] in "/.~":
         what = "contains a control character" if not text.isprintable() else None
     elif re.match(r"\s*[\w.-]+\s*=", text):
@@ -194,7 +194,7 @@ def normal_value(key: Key, value: str, base: str) -> str:
 def _absolute(path: str, base: str | None) -> str:
     """Return an absolute path; an empty ``base`` means that the working directory is gone.
 
-    A ``base`` of None is the working directory of the process, read only for relative paths.
+    A ``base`` of None is the process's working directory, which only relative paths need.
     """
     absolute = os.path.normpath(os.path.join(base or "", os.path.expanduser(path)))
     if base is None and not os.path.isabs(absolute):

@@ -1,12 +1,12 @@
 """The interface of a connector: one format that queries read and write. Pure.
 
 :class:`Connector` itself is for formats of which flinkish knows nothing: it leaves their offsets to
-Spark. The modules and folders of this room override what they know of their format, and are listed
-in :mod:`.registry`. The driver asks brokers, tables and directories
+Spark. The other modules and folders of this package derive connectors for the formats that flinkish
+knows; :mod:`.registry` lists them. The driver asks brokers, tables and directories
 (``flinkish.driver.connectors``), and passes on their answer as a
 :class:`~flinkish.connectors.sources.SourceAnswer`.
 
-A source's row of the plan is completed by a broker's answer or by ``--set-offsets``.
+This answer, or ``--set-offsets``, completes the row of a source in the plan.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flinkish.connectors.sources import (
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.messages.restore_options import RestoreOptions
 
-#: The verdict of a row that a finding stops.
+#: The verdict on a row that a finding stops, by the outcome of the finding.
 _VERDICTS: Mapping[RestoreOutcome, SourceVerdict] = {
     RestoreOutcome.CONSENT: "consent-needed",
     RestoreOutcome.REFUSED: "incompatible",
@@ -44,7 +44,7 @@ NO_OFFSETS = Unresolved(
 def with_answer(
     row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions, at: str | None = None
 ) -> SourcePlan:
-    """Return the row of a source with the findings about its position (or the position ``at``)."""
+    """Return the row of a source with the findings about its saved position, or about ``at``."""
     source, saved = row.new, row.saved
     if source is None or saved is None or row.blocks or answer is None:
         return row
@@ -76,7 +76,7 @@ def _checks(findings: Iterable[Finding], begins: str) -> tuple[Check, ...]:
 def with_offsets(
     row: SourcePlan, target: Target, offsets: NewOffsets | Unresolved, agreed: RestoreOptions
 ) -> SourcePlan:
-    """Return the row of a source that gets other offsets, if they can be had."""
+    """Return the row of a source that ``--set-offsets`` moves, or that it cannot move."""
     source, saved = row.new, row.saved
     if row.blocks or source is None or saved is None:
         return row
@@ -122,10 +122,10 @@ class Connector:
     label
         Its name for people.
     options
-        The options of a source that matter for a restore; one that ends with a dot stands for all
-        that begin with it.
+        The options of a source that matter for a restore; a name that ends with a dot stands for
+        all options that begin with it.
     recorded
-        The ones of ``options`` that a savepoint records.
+        Those of ``options`` that a savepoint records.
     packages
         Parts of class names that also identify the format.
     answers_offline
@@ -172,7 +172,7 @@ class Connector:
         )
 
     def unasked(self, source: NewSource, saved: SavedSource, why: str = "") -> SourceAnswer | None:
-        """Return what is known of a position when nobody is asked; ``why`` if that was refused."""
+        """Return what is known of a position if no system is asked; ``why`` is the reason."""
         return None
 
     def offsets(
@@ -188,7 +188,10 @@ class Connector:
         target: Target | None,
         agreed: RestoreOptions,
     ) -> SourcePlan:
-        """Return the row of a source with what its position meets, moved to ``target`` if given."""
+        """Return the row of a source with the findings about its position.
+
+        If ``target`` is given, the source is moved there first.
+        """
         source, saved = row.new, row.saved
         if source is None or target is None or (row.blocks and saved is not None):
             return with_answer(row, answer, agreed)
@@ -206,5 +209,5 @@ class Connector:
         return row
 
     def replayed(self, spark: str) -> Finding | None:
-        """Return the finding if a version of Spark cannot replay a planned batch as it was."""
+        """Return a finding if this version of Spark fails when it replays a planned batch."""
         return None

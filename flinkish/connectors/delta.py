@@ -4,14 +4,14 @@ Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 
 * A position is a ``DeltaSourceOffset``: ``reservoirId`` (the table's id), ``reservoirVersion`` (the
   version that is read next) and ``index`` (of a file within it; -1 before its first).
-* A table of another id fails the query (``DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE``), a log
-  that no longer has that version too (``DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE``), also with
-  ``failOnDataLoss=false``.
+* A table with another id fails the query (``DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE``). A
+  log that no longer has that version fails it too, even with ``failOnDataLoss=false``
+  (``DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE``).
 * A later commit that removes or rewrites rows fails the query when it comes to it
   (``DELTA_SOURCE_TABLE_IGNORE_CHANGES``), unless ``skipChangeCommits``, ``ignoreChanges``,
   ``ignoreDeletes`` or ``readChangeFeed`` is set. That includes ``RESTORE``.
-* A later change of the schema ends the query once (``DELTA_SCHEMA_CHANGED_WITH_VERSION``) when it
-  is not what the query was planned with.
+* A later change of the schema ends the query once (``DELTA_SCHEMA_CHANGED_WITH_VERSION``) if the
+  query was planned with another schema.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class DeltaPosition:
-    """The position of a Delta source: before the file ``index`` of a version of a table."""
+    """The position of a Delta source: the files of ``version`` up to ``index`` were read."""
 
     table_id: str
     version: int
@@ -47,13 +47,13 @@ class DeltaAnswer(SourceAnswer):
     Attributes
     ----------
     table_id
-        None when there is no table any more.
+        The id of the table; None if the table no longer exists.
     oldest, newest
-        The versions that the log has.
+        The oldest and the newest version that the log has.
     operations
         The operation of each version from the position on, as far as it is known.
     options
-        Those of the source, by lower-case name.
+        The options of the source, by lower-case name.
     """
 
     table_id: str | None
@@ -126,7 +126,7 @@ def _is_schema(word: str) -> bool:
 
 
 def parse_delta_position(offset: str) -> DeltaPosition | None:
-    """Return a saved position; None when the text is not one of Delta."""
+    """Return the saved position in a text; None if the text is no position of Delta."""
     try:
         parsed = json.loads(offset)
     except (ValueError, RecursionError):
@@ -145,14 +145,14 @@ class DeltaConnector(Connector):
     """Delta Lake's source and sink."""
 
     def owns(self, offset: str) -> bool:
-        """Return whether an offset is one of Delta."""
+        """Return whether an offset has the form of Delta's offsets."""
         return parse_delta_position(offset) is not None
 
 
 DELTA = DeltaConnector(
     "delta",
     "Delta Lake",
-    # Which table it reads, and what it does with changes.
+    # They decide which table the source reads, and what it does with changed rows.
     options=(
         *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
         *("readChangeFeed", "skipChangeCommits"),

@@ -7,8 +7,9 @@ were read, and all snapshots before it. A ``snapshot_id`` of -1 means that nothi
 Facts used, seen on Spark 3.5.9 with Iceberg 1.10.1, and on Spark 4.1.4 with Iceberg 1.11.0
 (``SparkMicroBatchStream``):
 
-* The saved snapshot must exist and be an ancestor of the current one, even if all of it was read.
-  Otherwise the query fails: "Cannot load current offset at snapshot", "Cannot find snapshot after".
+* The saved snapshot must exist, and must be the current one or an ancestor of it, even if all files
+  of the saved snapshot were read. Otherwise the query fails: "Cannot load current offset at
+  snapshot", "Cannot find snapshot after".
 * With ``availableNow`` the snapshot where the query first began (``sources/0/offsets/0`` in the
   checkpoint) must exist as well.
 * A table without snapshots is read as empty at any position, and later from its first snapshot.
@@ -41,14 +42,14 @@ _KEYS = frozenset({"version", "snapshot_id", "position", "scan_all_files"})
 
 @dataclass(frozen=True)
 class IcebergPosition:
-    """A saved position: the first ``files`` files of a snapshot were read; None: nothing was."""
+    """A saved position: after ``files`` files of a snapshot, or before all snapshots (None)."""
 
     snapshot: int | None
     files: int
 
 
 def parse_iceberg_position(offset: str) -> IcebergPosition | None:
-    """Return a position from its line in the offset log; None if it is not one of Iceberg."""
+    """Return the position in a line of the offset log; None if that is no position of Iceberg."""
     try:
         parsed = json.loads(offset)
     except (ValueError, RecursionError):
@@ -77,21 +78,21 @@ class IcebergAnswer(SourceAnswer):
     Attributes
     ----------
     position
-        The saved one, which was asked for.
+        The saved position, about which the table was asked.
     options
-        Those that the program gives to the source.
+        The options that the program gives to the source.
     has_snapshots
         Whether the table has a current snapshot.
     there
-        Whether it has the snapshot of the position, if the position has one.
+        Whether the table has the snapshot of the position, if the position has one.
     ancestor
-        Whether that leads to the current one.
+        Whether the snapshot of the position is the current one, or leads to it.
     whole
-        Whether the history of the current snapshot is there from its beginning.
+        Whether the table still has the history of the current snapshot from its beginning.
     since
         The snapshots after the position that lead to the current one, oldest first.
     before
-        Rows that were appended up to the position, where it is known.
+        The number of rows that were appended up to the position; None if unknown.
     """
 
     position: IcebergPosition
@@ -231,7 +232,7 @@ class IcebergConnector(Connector):
     """Iceberg's source and sink."""
 
     def owns(self, offset: str) -> bool:
-        """Return whether an offset is one of Iceberg."""
+        """Return whether an offset has the form of Iceberg's offsets."""
         return parse_iceberg_position(offset) is not None
 
 

@@ -1,8 +1,9 @@
 """``--set-offsets``: the offsets to which a source is moved, and the rows that this costs. Pure.
 
 A source is moved to its earliest or latest offsets, to those of a time, or to explicit offsets in
-its own form. Its connector resolves them. For a format without a connector only explicit offsets
-are possible, if they look like the saved ones (:func:`other_offsets`).
+its own form. Its connector resolves these targets. For a format without a connector only explicit
+offsets are possible, if they look like the saved ones (:func:`other_offsets`). A file source can
+also keep its position although its files were moved.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from flinkish.messages.plan import Move
 
 #: The option by which the user agrees that rows are read again.
 ACCEPT_REPEATED = "--accept-repeated-rows"
-#: A file source keeps its position, but its files have other paths now.
+#: The target of a file source that keeps its position although its files have other paths now.
 MOVED = "moved"
 _TIMESTAMP = "timestamp:"
 _FORMS = (
@@ -38,9 +39,9 @@ class Target:
     Attributes
     ----------
     time_ms
-        Milliseconds since the epoch, of a ``timestamp``.
+        For ``timestamp``: the milliseconds since the epoch.
     offsets
-        Parsed JSON in the source's own form, of ``offsets``.
+        For ``offsets``: parsed JSON in the source's own form.
     """
 
     how: Literal["earliest", "latest", "timestamp", "offsets", "moved"]
@@ -69,7 +70,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Return the target that a text names; UsageError when it names none."""
+    """Return the target that a text names; raise UsageError if it names none."""
     word = text.strip()
     if word in ("earliest", "latest"):
         return Target("earliest" if word == "earliest" else "latest")
@@ -117,7 +118,7 @@ class NewOffsets:
     offset
         The line of the offset log.
     moves
-        What becomes of Kafka's partitions, of those alone that are moved.
+        The partitions of a Kafka source whose offset changes.
     known
         Whether it is known how many rows are skipped and repeated.
     """
@@ -137,7 +138,7 @@ class NewOffsets:
         return sum(move.repeated for move in self.moves)
 
     def missing_consents(self, saved: str, *, lost: bool, repeated: bool) -> tuple[str, ...]:
-        """Return the options that agree to what this costs and were not given.
+        """Return the options with which the user still has to agree to lost or repeated rows.
 
         ``saved`` is the line of the offset log. ``lost`` and ``repeated`` say whether the user
         agrees that rows are skipped, and read again.
@@ -148,7 +149,7 @@ class NewOffsets:
         return tuple(flags)
 
     def cost(self) -> str:
-        """Return what it costs as the end of a sentence."""
+        """Return the rows that are skipped or read again, as the end of a sentence."""
         if not self.known:
             return "the number of rows skipped or read again is unknown"
         if not self.moves:
@@ -166,7 +167,7 @@ class NewOffsets:
 
 @dataclass(frozen=True)
 class Unresolved:
-    """Why a source cannot be moved there: a stable id, a text after its name, an advice."""
+    """Why a source cannot be moved: a stable id, a text that follows its name, and advice."""
 
     reason: str
     text: str
@@ -212,7 +213,7 @@ def _rows(count: int) -> str:
 
 
 def _where(moves: tuple[Move, ...], rows: Callable[[Move], int]) -> str:
-    """Return how many rows by topic and partition, as far as a sentence can hold them."""
+    """Return the numbers of rows of the first few partitions, in brackets."""
     affected = [move for move in moves if rows(move)]
     texts = [f"{rows(m):,} of {m.topic}-{m.partition}, {_from(m)}" for m in affected[:_SHOWN]]
     more = [f"and {len(affected) - _SHOWN} more partitions"] if len(affected) > _SHOWN else []

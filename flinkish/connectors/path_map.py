@@ -1,7 +1,7 @@
 """Other places for the paths that a savepoint names (``--map-path``). Pure.
 
-A path or URL is mapped if it is OLD or lies below it; the rest of it stays. The schemes of S3
-(``s3``, ``s3a``, ``s3n``) count as one: a mapped URL has the scheme that the old one had, because
+A path or URL is mapped if it is OLD or lies below OLD; the rest of the path stays. The schemes of
+S3 (``s3``, ``s3a``, ``s3n``) count as one: a mapped URL keeps the scheme of the old URL, because
 the same program reads both.
 """
 
@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"[^A-Za-z0-9\-_.!~*'();/:@&=+$,\u00a1-\U0010ffff]")
 
 @dataclass(frozen=True)
 class PathMap:
-    """Pairs (old, new) of locations; no old one lies in another, and no new one does."""
+    """Pairs (old, new) of locations; none of the old ones lies in another, and none of the new."""
 
     pairs: tuple[tuple[str, str], ...] = ()
 
@@ -70,7 +70,7 @@ NO_MAP = PathMap()
 
 
 def overlapping(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield two old or two new locations if they are equal, or one lies in the other."""
+    """Yield the pairs of old and of new locations in which one equals or contains the other."""
     for side in (0, 1):
         places = sorted(pair[side] for pair in pairs)
         yield from (
@@ -82,18 +82,18 @@ def overlapping(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _key(path: str) -> str:
-    """Return a path or URL in a form that is equal for all that mean the same."""
+    """Return the form that all spellings of one path or URL have in common."""
     return _S3.sub("s3://", normal_path(path)).rstrip("/")
 
 
 def _is_below(key: str, above: str) -> bool:
-    """Return whether a place is another one or lies in it; ``/a/../b`` does not lie in ``/a``."""
+    """Return whether a place is ``above`` or lies in it; ``/a/../b`` does not lie in ``/a``."""
     rest = key.removeprefix(f"{above}/")
     return key == above or (rest != key and normpath(rest).split("/")[0] != "..")
 
 
 def _like(old: str, new: str) -> str:
-    """Return a new place with the scheme of S3 that the old one has, else that of Hadoop."""
+    """Return a new place; one on S3 gets the S3 scheme of the old place, by default ``s3a``."""
     was = _S3.match(old)
     return _S3.sub(was.group() if was else "s3a://", normal_path(new)).rstrip("/")
 

@@ -12,7 +12,7 @@ from flinkish.connectors.sources import kind_of
 #: Hudi's tables are not read, but its sink is known to have no log.
 _HUDI = Connector("hudi", keeps_log=False)
 CONNECTORS = {each.name: each for each in (DELTA, FILES, _HUDI, ICEBERG, KAFKA)}
-#: Where classes are from that a program may name in place of a format.
+#: Prefixes of the classes that a program may name in place of a format.
 _CLASSES = ("org.apache.spark.", "org.apache.iceberg.", "com.databricks.spark.", "io.delta.")
 _FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 #: Formats by the packages of their classes.
@@ -24,8 +24,8 @@ _PACKAGES = {name: name for name in _FILES} | {
 def source_connector(signature: str | None, offset: str = "") -> Connector:
     """Return the connector of a source, by what it reads.
 
-    The name of a catalog's table does not tell the format: there the form of the saved position
-    does.
+    For a table of a catalog, the signature has the name of the table and not the format. Then the
+    form of the saved position shows the format.
     """
     kind = kind_of(signature)
     if kind in CONNECTORS:
@@ -34,13 +34,13 @@ def source_connector(signature: str | None, offset: str = "") -> Connector:
 
 
 def sink_connector(format: str | None) -> Connector:
-    """Return the connector of a sink, by the short name of its format or the class that has it."""
+    """Return the connector of a sink, by its format: a short name, or the name of a class."""
     name = short_format(format or "").lower()
     return CONNECTORS.get(name) or Connector(name)
 
 
 def short_format(format: str) -> str:
-    """Return the short name of a format of Spark, Delta or Iceberg that is given by its class."""
+    """Return the short name of a format that a class of Spark, Delta or Iceberg may stand for."""
     if not format.startswith(_CLASSES):
         return format
     return next((_PACKAGES[part] for part in format.split(".") if part in _PACKAGES), format)
@@ -49,7 +49,7 @@ def short_format(format: str) -> str:
 def source_options(format: str, *, is_catalog_table: bool) -> tuple[str, ...]:
     """Return the names of the options of a source that matter to a restore.
 
-    The source of a catalog's table has the name of the table for a format.
+    For a table of a catalog, ``format`` is the name of the table.
     """
     if format in CONNECTORS:
         return CONNECTORS[format].options

@@ -34,7 +34,7 @@ class FileMove:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """The verdict for one source of the program, or for a saved one that the program does not read.
+    """The verdict on a source of the program, or on a saved source that the program does not read.
 
     Attributes
     ----------
@@ -48,20 +48,20 @@ class SourcePlan:
     text, advice
         A sentence, and what the user can do, if anything.
     lost_rows
-        How many rows at most are never read, where that is the matter and known.
+        The maximum number of rows that are never read; None if unknown, or if none are at stake.
     checks
-        What else there is to say of it.
+        Further findings about the source.
     repeated_rows
-        How many rows at most are read again, where that is the matter and known.
+        The maximum number of rows that are read again; None likewise.
     set_to
         The position that replaces the saved one (``--set-offsets``).
     moves
-        What becomes of the partitions of Kafka then.
+        The partitions of a Kafka source whose offset ``set_to`` changes.
     elsewhere
-        Whether files that a file source has read lie elsewhere than it reads now, so that Spark
-        must not ask for those of the newest batch.
+        Whether a file source has read files that do not lie where it reads now, so that Spark must
+        not ask for the files of the newest batch.
     move
-        How the paths in its log change.
+        How the paths in the log of a file source change.
     """
 
     new: NewSource | None
@@ -86,9 +86,10 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What is known of what the sources of a query read, by their entry, and agreed to.
+    """The facts by which the sources of a query are judged; the mappings are by entry.
 
-    ``targets`` are where sources are moved to (``--set-offsets``).
+    ``answers`` are those of the systems that the sources read, ``options`` has what the user agreed
+    to, and ``targets`` says where sources are moved (``--set-offsets``).
     """
 
     answers: Mapping[int, SourceAnswer] = field(default_factory=dict)
@@ -96,10 +97,10 @@ class SourceFacts:
     targets: Mapping[int, Target] = field(default_factory=dict)
 
 
-#: Nobody was asked.
+#: No system was asked.
 NO_FACTS = SourceFacts()
 
 
 def change_of(source: NewSource, saved: SavedSource) -> str:
-    """Return what a source reads, and what its position was taken in."""
+    """Return a clause that says what a source reads now, and what it read before."""
     return f"{source.describe()} now reads {source.signature} instead of {saved.signature}"

@@ -1,4 +1,4 @@
-"""The sources of both sides of a restore, and the findings about one that resumes. Pure."""
+"""The sources of both sides of a restore, and the findings about a resuming source. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 
-#: ``user:secret@`` of a location. A port (``host:8020/``) does not match, nor does a container,
-#: which has no colon.
+#: ``user:secret@`` at the beginning of an authority. A port (``host:8020/``) does not match, nor
+#: does a container (``container@account``), which has no colon.
 _SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
 #: The key of a saved query.
 QueryKey = str | None
 
 
 def within(name: str, query: QueryKey) -> str | None:
-    """Return the ``NAME`` of a user's ``QUERY/NAME``; None if ``name`` is not of that form."""
+    """Return ``NAME`` if a user's ``name`` is ``QUERY/NAME`` with this query, else None."""
     prefix = f"{query}/"
     return name.removeprefix(prefix) if query and name.startswith(prefix) else None
 
@@ -57,8 +57,8 @@ class SavedSource(Identified):
         The record of the topics of a Kafka source (``flinkish.connectors.kafka.reading``), as
         the savepoint has it.
     options
-        Those that a savepoint records of its format, by their names in lower case; None where the
-        savepoint does not have them.
+        The options that a savepoint records for the source's format, by their names in lower case;
+        None if the savepoint does not have them.
     """
 
     query: QueryKey
@@ -77,9 +77,9 @@ class SavedSource(Identified):
         return is_spark_name(self.uid, self.directory)
 
     def answers_to(self, name: str) -> bool:
-        """Return whether a user may call a source so that continues from here.
+        """Return whether ``name`` may be a user's name for the source that continues from here.
 
-        It may read something else of the same kind by now.
+        That source may read something else of the same kind by now.
         """
         kind, bracket, _ = name.partition("[")
         signature = self.signature or ""
@@ -109,8 +109,8 @@ class NewSource:
     inputs
         As in :class:`SavedSource`.
     options
-        Those that matter to a restore (:attr:`~flinkish.connectors.base.Connector.options`), as
-        the program gives them.
+        The options that matter to a restore (:attr:`~flinkish.connectors.base.Connector.options`),
+        as the program gives them.
     """
 
     entry: int
@@ -153,7 +153,7 @@ def normal_path(path: str) -> str:
 
 
 def kind_of(signature: str | None) -> str:
-    """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
+    """Return the format in a signature, ``kafka`` in ``kafka[subscribe=a]``; empty if unknown."""
     return (signature or "").partition("[")[0].removesuffix("Source").lower()
 
 
@@ -171,16 +171,16 @@ def name_option(option: str, source: NewSource, more: str = "") -> str:
 
 #: The option by which the user agrees that rows are skipped.
 ACCEPT_LOST_ROWS = "--accept-lost-rows"
-#: The option of a plan for which no broker and no table is asked.
+#: The option with which a plan is made without asking brokers and tables.
 OFFLINE = "--offline"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact that matters for the source's restore, with a stable id, ``reason``.
+    """One fact that matters for the restore of a source; ``reason`` is its stable id.
 
     ``text`` continues a sentence that begins with the name of the source. ``rows`` is the number of
-    rows that are never read because of it; None for none, or if unknown.
+    rows that are never read because of this fact; None if there are none, or the number is unknown.
     """
 
     reason: str
@@ -206,16 +206,16 @@ class SourceAnswer:
     """The answer of a source's broker, table or directory: what is still there to be read."""
 
     def judge(self, offset: str, consent: Consent) -> Iterable[Finding]:
-        """Return what the source meets when it continues from a position."""
+        """Return the findings about the source if it continues from a position."""
         return ()
 
     def judge_reset(self, offset: str) -> Iterable[Finding]:
-        """Return what the source reads twice or never when it leaves a position behind."""
+        """Return which input the source reads twice or never if it leaves a position behind."""
         return ()
 
 
 def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings in the order in which they matter."""
+    """Return findings, the most severe ones first."""
     return tuple(sorted(findings, key=lambda each: _GRAVEST.index(each.outcome)))
 
 

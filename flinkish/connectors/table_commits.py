@@ -1,6 +1,6 @@
-"""The commits of a table that a query writes to, and the version to which it can go back. Pure.
+"""The commits of a table that a query writes to, and its version at a savepoint's batch. Pure.
 
-Delta and Iceberg record with each commit of a streaming query which query and which batch it is of:
+Delta and Iceberg record in each commit of a streaming query which query and which batch made it:
 
 * Delta: ``operationParameters`` of the commit's ``commitInfo`` (``queryId``, ``epochId``;
   ``DeltaOperations.StreamingUpdate``), and a ``txn`` action (``appId``, ``version``) by which
@@ -24,16 +24,16 @@ class TableCommit:
     version
         Delta's version, or Iceberg's snapshot id.
     operation
-        The table format's name of what it did (``STREAMING UPDATE``, ``append``).
+        The table format's name of what the commit did (``STREAMING UPDATE``, ``append``).
     query_id, batch_id
-        The streaming query and batch that it is of; None for a commit of somebody else.
+        The streaming query and the batch that made the commit; None if no streaming query did.
     keeps_rows
-        Whether it leaves the table's rows as they were: maintenance, such as a compaction.
+        Whether the commit leaves the table's rows as they were: maintenance, such as a compaction.
     replaces_rows
-        Whether it puts other rows in place of all that were there, or may have.
+        Whether the commit replaces all rows of the table, or may have replaced them.
     is_first
-        Whether nothing is known to come before it, because there is nothing: it made the table, or
-        brought it back to a version before those that were read. The history was not cut there.
+        Whether the history that was read begins here although nothing was cut off: the commit
+        created the table, or brought it back to a version before those that were read.
     """
 
     version: int
@@ -52,13 +52,13 @@ class TableReading:
     Attributes
     ----------
     table_id
-        The id that the table keeps for life; another table at the same place has another.
+        The id that the table keeps for life; another table at the same place has another id.
     version
-        Its present version; None where it has none yet.
+        The present version of the table; None if it has none yet.
     newest_batch
-        The newest batch of the query by which the sink skips; None if there is none.
+        The newest batch of the query, up to which the sink skips; None if there is none.
     skips_after_rollback
-        Whether the sink still skips those batches when the table was brought back to a version
+        Whether the sink still skips those batches after the table was brought back to a version
         before them (Delta keeps its transactions).
     computes_skipped
         Whether a batch that the sink skips is computed anyway, so that its state is written
@@ -79,9 +79,9 @@ class RollbackTarget:
     Attributes
     ----------
     version
-        None where the table cannot go back; ``why`` says the reason.
+        None if the table cannot go back; ``why`` is then the reason.
     undone
-        The commits after it, oldest first.
+        The commits after that version, oldest first.
     """
 
     version: int | None
@@ -96,15 +96,16 @@ class Drift:
     Attributes
     ----------
     undone
-        Whether the table was brought back to before the savepoint: what the saved batches wrote is
-        no part of it any more, or not all of it.
+        Whether the table was brought back to a version before the savepoint, so that it lacks
+        all or a part of what the saved batches wrote.
     new_writers
-        Commits of streaming queries that had not written to it before. One may be of a job that
-        went on from this savepoint or an earlier one, whose rows are those that are read again.
+        Commits of streaming queries that had not written to the table before. Such a query may
+        belong to a job that went on from this savepoint or an earlier one: the restored query then
+        reads the input of these commits again.
     replaced
-        Commits that put other rows in place of those that were there.
+        Commits of others that replaced all rows of the table.
     others
-        Other commits of somebody else.
+        The remaining commits of others, without maintenance.
     """
 
     undone: bool = False
@@ -122,15 +123,15 @@ def drift(
 ) -> Drift:
     """Return what others have done to a table since a savepoint.
 
-    Of a savepoint without a recorded version the query's own newest commit tells. Where the history
-    does not reach back, nothing is known.
+    If the savepoint recorded no version, the query's newest commit up to the saved batch stands for
+    it. If the history does not reach back to that commit, nothing is known.
 
     Parameters
     ----------
     commits, query_id, batch_id, recorded
         As in :func:`rollback_target`.
     committed
-        The batch of the query that the table is known to have had; the saved one unless given.
+        The batch of the query that the table is known to have had; by default, the saved batch.
     """
     if recorded is not None:
         at = next((i for i, c in enumerate(commits) if c.version == recorded), None)
@@ -165,15 +166,15 @@ def rollback_target(
     Parameters
     ----------
     commits
-        Those that lead to the table's present version, oldest first, as far back as the table still
-        has them.
+        The commits that lead to the table's present version, oldest first, as far back as the table
+        still has them.
     query_id, batch_id
         The saved query, and the batch at which it was saved.
     recorded
-        The version that the savepoint recorded, if it did, and for this table.
+        The version that the savepoint recorded for this table, if it did.
     before
-        The commits that led to the recorded version, where ``commits`` do not have it: the table
-        was brought back to before it, and still has it.
+        The commits that led to the recorded version, if ``commits`` lack that version because the
+        table was brought back to an earlier one, but the table still has it.
     """
     versions = [commit.version for commit in commits]
     if recorded is not None and recorded not in versions:
@@ -196,7 +197,7 @@ def rollback_target(
 def _if_its_own(
     version: int, undone: tuple[TableCommit, ...], query_id: str, batch_id: int
 ) -> RollbackTarget:
-    """Return the target, unless something of others would be undone."""
+    """Return the target, or the refusal if commits of others would be undone."""
     others = [c for c in undone if not c.keeps_rows and not _is_later(c, query_id, batch_id)]
     if others:
         why = f"others have written to it since: {listed(others)}"
@@ -205,7 +206,7 @@ def _if_its_own(
 
 
 def listed(commits: Sequence[TableCommit]) -> str:
-    """Return the first commits of several as text."""
+    """Return a text that names the first few of several commits."""
     versions = ", ".join(f"{c.version} ({c.operation})" for c in commits[:5])
     more = f" and {len(commits) - 5} more" if len(commits) > 5 else ""
     return f"version {versions}{more}"

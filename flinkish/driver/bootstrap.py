@@ -1,4 +1,4 @@
-"""Choice of the driver's mode, a job or one task, before any module of that mode is imported."""
+"""Choice of the driver's mode (job, bundle or one task) before its modules are imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flinkish.errors import FlinkishError
 from flinkish.launch import secret_settings
 from flinkish.messages.calls import CALL_VARIABLE
 
-#: Whether flinkish has started this process as a driver, or runs its bundled program.
+#: Whether this process is a driver that flinkish has started, or runs a bundled program.
 is_driving = False
 
 
@@ -91,10 +91,11 @@ def _end_input() -> None:
 
 
 def arrive(environ: MutableMapping[str, str]) -> None:
-    """Set what the JVM of a driver on a cluster was not given, and remove the file that had it.
+    """Set the Spark settings that a cluster driver's JVM lacks; remove the file that had them.
 
-    A ``SparkConf`` reads the JVM's system properties (``SparkConf.loadFromSystemProperties``). The
-    jar that brought the job is taken out of ``spark.jars``: Spark would send it to every executor.
+    They become system properties of the JVM, which a ``SparkConf`` reads
+    (``SparkConf.loadFromSystemProperties``). The jar that brought the job is taken out of
+    ``spark.jars``, because Spark would send it to every executor.
 
     Raises StorageError if the file cannot be removed.
     """

@@ -2,11 +2,12 @@
 
 Unpacks the file (:mod:`flinkish.launch.carried_job`) into a directory that only this user can read,
 and runs ``driver/__main__.py`` from there. A job's directory is below the working directory,
-which the cluster manager removes; its parameters contain secrets, so they are not unpacked, and the
-file is removed. A bundle has no secrets, and stays: it can be started many times.
+which the cluster manager removes. A job's parameters contain secrets, so they are not unpacked, and
+the file is removed. A bundle has no secrets; its file stays and can be started many times.
 
 In a bundle this module is also ``flinkish/__init__.py``, for programs that import flinkish from the
-file (``spark-submit --py-files``). Imports only the standard library: nothing else is there yet.
+file (``spark-submit --py-files``). It imports only the standard library, because no other package
+can be imported yet.
 """
 
 from __future__ import annotations
@@ -23,19 +24,18 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-#: To :mod:`flinkish.driver.bootstrap`: Spark's settings that this driver's JVM does not have, as
-#: JSON, and the name of the jar to leave out.
+#: Tells :mod:`flinkish.driver.bootstrap` the Spark settings that this driver's JVM lacks, as JSON.
 SETTINGS_VARIABLE = "FLINKISH_CARRIED_CONF"
-#: To :mod:`flinkish.driver.bootstrap`: where the file came from, and must be removed.
+#: Tells :mod:`flinkish.driver.bootstrap` the location of the job's file, which it must remove.
 ORIGIN_VARIABLE = "FLINKISH_CARRIED_FROM"
-#: To :mod:`flinkish.driver.bootstrap`: the program is a bundled one, which another launcher starts.
+#: Tells :mod:`flinkish.driver.bootstrap` that another launcher has started a bundled program.
 BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 
 #: Name of the parameters in the file.
 PARAMETERS = "flinkish-job.json"
 
 
-#: Members that are not unpacked: those for imports from the file, and its parameters.
+#: Members that are not unpacked: the modules that Python loads from the file, and the parameters.
 _NOT_UNPACKED = ("__main__.py", "flinkish/__init__.py", PARAMETERS)
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     arguments = document["arguments"]
     if document.get("is_bundle"):
         arguments = [*arguments, *sys.argv[1:]]
-    # The file itself is the first entry.
+    # The first entry of the import path is this file.
     sys.path[:1] = [path for path in files if not path.endswith(".py")]
     sys.path[:0] = sorted({os.path.dirname(path) for path in files if path.endswith(".py")})
     start = os.path.join(directory, "home", "flinkish", "driver", "__main__.py")
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _unpacked(archive: str) -> tuple[Any, str]:
-    """Return the parameters in a file, and the directory into which the rest is unpacked."""
+    """Unpack a file; return its parameters and the directory that has its other members."""
     with zipfile.ZipFile(archive) as source:
         document = json.loads(source.read(PARAMETERS))
         is_bundle = bool(document.get("is_bundle"))
@@ -92,8 +92,8 @@ def _unpacked(archive: str) -> tuple[Any, str]:
 def become_flinkish(module: dict[str, Any]) -> None:
     """Make this module, imported from a bundle as ``flinkish``, the package that is in the file.
 
-    ``module`` has its globals. Packages that flinkish needs and this interpreter lacks come from
-    there too.
+    ``module`` has this module's globals. Packages that flinkish needs and this interpreter lacks
+    come from the file too.
     """
     _, directory = _unpacked(os.path.dirname(os.path.dirname(module["__file__"])))
     package = os.path.join(directory, "home", "flinkish")

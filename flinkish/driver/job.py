@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         _fail(registry, job.job_id, job.launch, error)
         return 1
     restore = job.launch.restore
-    if restore is None or not restore.is_awaited:  # a handover's is CREATED when it is ready
+    if restore is None or not restore.is_awaited:  # a handover's job is CREATED once ready
         registry.transition(job.job_id, JobState.CREATED, f"driver started on {platform.node()}")
     hook.install()
     agent.start()
@@ -74,7 +74,7 @@ def assemble(
 ) -> tuple[Runtime, Agent, Hook]:
     """Create the runtime, agent and hook of a job in its driver; nothing is started yet.
 
-    ``let_go`` is that of the :class:`Agent`; ``shutdown_grace`` replaces the configured time.
+    ``let_go`` is an argument of :class:`Agent`; ``shutdown_grace`` replaces the configured time.
     """
     for package in ("fsspec", "fastavro"):
         try:
@@ -135,7 +135,7 @@ def conclude(
     if outcome.error is not None and runtime.ending is None:
         if runtime.fatal is None and print_error:
             print_traceback(outcome.error)
-        # A refusal is not a fault in the program's code, and says what to do.
+        # flinkish's refusal is no fault of the program's code, and its message says what to do.
         for place in own_places(outcome.error) if runtime.fatal is not None else ():
             log(f"job failed at {place}")
     runtime.program_ended()
@@ -178,7 +178,7 @@ def conclude(
         )
     if error is not None:
         _fail(registry, job_id, runtime.launch, error)
-        return outcome.status & 0xFF or 1  # only this part reaches who waits for the process
+        return outcome.status & 0xFF or 1  # a parent process sees only the lowest 8 bits
     why = "program ended" if runtime.queries() else "program ended without starting a query"
     if runtime.session.ended_before_queries:
         why = ENDED_BEFORE_QUERIES

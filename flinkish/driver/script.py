@@ -71,10 +71,10 @@ def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
 
 #: Spark's text before the reason why a query failed.
 _WRAPPED = re.compile(r"\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: (?=\S)")
-#: Spark 4's error when it commits a batch whose state was not computed, with the ids of checkpoint
-#: format 2 (``StateStoreWriter``).
+#: The error of Spark 4 (``StateStoreWriter``) when it commits a batch whose state was not computed,
+#: under checkpoint format 2, which gives every version of the state an id.
 _NO_STATE = re.compile(r"CheckpointInfo length: 0\b")
-#: The hint for it. A restore from the checkpoint asks about the batch that the sink has.
+#: The hint for that error. A restore from the checkpoint asks what to do with the sink's batch.
 _SKIPPED = (
     "the batch ran without computing its state: its sink has it already, from a driver that was "
     "killed before Spark committed it, or a foreachBatch function does not read its frame. With "
@@ -89,7 +89,7 @@ _NO_INPUT = "a job has no standard input: give it what it needs as arguments or 
 def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishError:
     """Return the error for a program that ended with a status other than 0.
 
-    ``query_error``: the error of a query that failed, with its root cause; empty if none did.
+    ``query_error`` is the error of a failed query, with its root cause; empty if no query failed.
     """
     if isinstance(outcome.error, FlinkishError):
         return outcome.error
@@ -109,7 +109,7 @@ def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishEr
 
 
 def hint_of(query_error: str) -> str | None:
-    """Return what to do about the error of a failed query; None if it explains itself."""
+    """Return what to do about the error of a failed query; None if the error needs no hint."""
     return _SKIPPED if _NO_STATE.search(query_error) else None
 
 
@@ -145,7 +145,7 @@ def last_line(error: BaseException) -> str:
 
 
 def outcome_lines(text: str) -> list[str]:
-    """Return the last lines of a text, without blank ones."""
+    """Return the last lines of a text that are not blank."""
     return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
 
 

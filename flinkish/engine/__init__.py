@@ -4,11 +4,11 @@ Apart from the package's errors and annotations, the engine needs only
 :mod:`flinkish.checkpoint.format`, which parses and writes Spark's logs and schemas,
 :mod:`flinkish.avro` and :mod:`flinkish.storage`.
 
-Main entry points, available as names of this package (imported on first use), for local paths and
-for every URL that fsspec supports:
+The main entry points are names of this package, which are imported on first use. A checkpoint
+may be at a local path or at any URL that fsspec supports:
 
-- :func:`~flinkish.engine.api.migrate_checkpoint` rewrites a checkpoint as a new one with a Spark
-  job: other state partitions, backend, formats or value schemas
+- :func:`~flinkish.engine.api.migrate_checkpoint` rewrites a checkpoint as a new one by a Spark
+  job, with other state partitions, backend, formats or schemas
   (:class:`~flinkish.engine.migration.migration_planner.TargetState`).
 - :func:`~flinkish.engine.api.read_state` returns state as a DataFrame;
   :func:`~flinkish.engine.api.write_state` writes state from one.
@@ -20,9 +20,8 @@ Building blocks, which need no Spark:
 - :class:`~flinkish.engine.stores.files.StoreFiles` locates the files of a state store
   (:func:`~flinkish.engine.stores.files.local_store`: in a local directory).
 - :func:`~flinkish.engine.stores.store_rows.read_store` yields every row of one version of a store,
-  in blocks; :func:`~flinkish.engine.stores.store_rows.count_rows` counts them. Both check each
-  row's structure against :func:`~flinkish.engine.rows.encodings.family_shape` where the schema is
-  given.
+  in blocks; :func:`~flinkish.engine.stores.store_rows.count_rows` counts them. Both check the
+  rows of a column family if its :func:`~flinkish.engine.rows.encodings.family_shape` is given.
 - :func:`~flinkish.engine.rows.encodings.split_key` and ``split_value`` split RocksDB's keys and
   values into rows; :func:`~flinkish.engine.rows.unsafe_rows.check_unsafe_row` checks a single row.
 - :func:`~flinkish.engine.rows.row_codec.compile_schema` and
@@ -38,8 +37,8 @@ Building blocks, which need no Spark:
   or not Spark's.
 
 The engine reads both backends of Spark 3.5 to 4.3: HDFS-backed and RocksDB, with checkpoint formats
-1 and 2, changelogs and column families. It refuses row checksums and state encoded as Avro with a
-clear error.
+1 and 2, changelogs and column families. It refuses row checksums, and state that Spark encoded as
+Avro, with a clear error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine's public functions. Places are local paths, URLs that fsspec supports, or directories.
+"""The engine's public functions. A place is a local path, a URL for fsspec, or a directory object.
 
 Credentials and endpoints of remote storage come from fsspec's own configuration and environment, on
 the driver and on the executors.
@@ -64,7 +64,7 @@ def migrate_checkpoint(
     Parameters
     ----------
     session : SparkSession or SparkContext
-        Of the Spark version that will use the new checkpoint.
+        A session of the Spark version that will use the new checkpoint.
     source, target : path, URL or directory
         The checkpoint, and the place of the new one.
     target_state : TargetState
@@ -87,6 +87,8 @@ def migrate_checkpoint(
     ------
     CannotMigrate
         The target state is not possible; nothing was written.
+    EngineError
+        No batch is committed.
     StateFormatError
         The source is damaged.
     LostRows
@@ -140,7 +142,7 @@ def read_state(
     Raises
     ------
     NoSuchState
-        There is no such operator, or no such state.
+        There is no such operator or state, or several states match.
     StateFormatError
         The checkpoint is damaged.
     """
@@ -165,12 +167,12 @@ def write_state(
     Parameters
     ----------
     frames : DataFrame or mapping
-        With the columns ``key`` and ``value`` of :func:`read_state`; several DataFrames by state
-        name.
+        A DataFrame with the columns ``key`` and ``value`` of :func:`read_state`, or several by the
+        names of their states.
     source : path, URL or directory
         A checkpoint of the same query, for the schemas.
     template : int or OperatorState
-        The operator in it.
+        The operator in the source.
     target : path, URL or directory
         Where ``state/`` is created.
     target_state : TargetState, optional
@@ -184,12 +186,12 @@ def write_state(
 
     Raises
     ------
-    CannotMigrate
-        The DataFrames do not match these states.
+    CannotMigrate, CannotEncode
+        The DataFrames do not match these states, or have a null where a state has none.
     LostRows
         The rows written differ from the rows given, for example when keys repeat.
     NoSuchState, StateFormatError
-        There is no such operator, or the source is damaged.
+        There is no such operator or state, or the source is damaged.
     """
     place, new = directory(source), directory(target)
     return bootstrap_state.write_state(
@@ -218,7 +220,7 @@ def _operator(
 
 
 def _for_spark(target: StateTarget) -> str | None:
-    """Return a directory's location as Spark names it (``s3a://`` for ``s3://``), or None."""
+    """Return a target's location as Spark names it (``s3a://`` for ``s3://``); None if unknown."""
     if isinstance(target, StorageDirectory):
         return f"file:{target.root}" if is_local(target.root) else for_spark(target.root)
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import IO, Final
 
 #: Largest content of a compressed file or block, bytes: ``SPARE`` plus ``MAX_RATIO`` times its
-#: compressed bytes. lz4, snappy and lzf expand 255 times at most; zstd and deflate can exceed that.
+#: compressed bytes. lz4, snappy and lzf expand 255 times at most; zstd and deflate can expand more.
 SPARE: Final = 256 << 20
 MAX_RATIO: Final = 1000
 #: Largest key or value of state, bytes.

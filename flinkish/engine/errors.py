@@ -1,4 +1,4 @@
-"""The engine's errors; damaged files raise those of the checkpoint's format."""
+"""The engine's errors. Damaged files raise the errors of :mod:`flinkish.checkpoint.format`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """An Airflow DAG that starts a job, waits for its batches, saves it, upgrades it and stops it.
 
-Copy it into the folder of DAGs. Its parameters are asked for when it is triggered.
+Copy this file into Airflow's folder of DAGs. Airflow asks for the parameters when the DAG is
+triggered.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ OF_SCHEMES = {
 PARAMETERS = "flinkish-job.json"
 #: Name of the file that a standalone worker puts into the driver's working directory.
 JAR = "flinkish-job.jar"
-#: The variable of :mod:`flinkish.driver.carried` that makes its driver one of a bundle.
+#: The variable that tells a driver that its program is a bundled one (:mod:`.driver.carried`).
 BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 _MAIN = "flinkish/driver/carried.py"
 
@@ -69,7 +69,7 @@ def carried_job(
 
     The file is removed at the end. For a standalone cluster the workers can read its URL;
     otherwise it is in ``log_directory``, from where ``spark-submit`` uploads it. ``secret`` has
-    the secrets, which the registry does not record. Raises LaunchFailed if it cannot be made,
+    the secrets, which the registry does not record. Raises LaunchFailed if the file cannot be made,
     UsageError if a file of the launch cannot be brought to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
@@ -180,7 +180,7 @@ def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]
     """Return a bundle (flinkish with a program, for other launchers) and its distributions' names.
 
     Without a file or module the program is the launcher's first argument. ``schemes`` are those of
-    the storages that the driver uses. It contains no configuration and no secrets.
+    the storages that the driver uses. The bundle contains no configuration and no secrets.
     """
     import json
 
@@ -201,8 +201,8 @@ def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]
 
 
 def _new_archive(buffer: BytesIO) -> zipfile.ZipFile:
-    # A tenth larger than at zlib's default level, in half the time. Reproducible images date files
-    # before 1980, where zip's time begins.
+    # This level makes the file a tenth larger than zlib's default, in half the time. Reproducible
+    # images date files before 1980, the earliest date of a zip file.
     return zipfile.ZipFile(
         buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
     )
@@ -304,7 +304,7 @@ def _distribution(name: str) -> metadata.Distribution | None:
     try:
         return metadata.distribution(name)
     except metadata.PackageNotFoundError:
-        return None  # of another platform or an older Python
+        return None  # a requirement on another platform or an older Python only
 
 
 def _normal(name: str) -> str:

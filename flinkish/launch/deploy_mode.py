@@ -1,7 +1,7 @@
 """Where a job's driver runs: on this host (client mode), or on a node of the cluster. Pure.
 
 Spark's own setting ``spark.submit.deployMode`` decides. In cluster mode ``spark-submit`` runs
-until the application has ended; it reports to the supervisor in place of the driver's process.
+until the application has ended; the supervisor watches it in place of the driver's process.
 
 Sources: ``SparkSubmit.prepareSubmitEnvironment``; "Submitting Applications" of Spark's
 documentation; ``deploy.Client`` (standalone), ``deploy.yarn.Client``,
@@ -34,9 +34,9 @@ class ClusterManager(str, Enum):
 
 @dataclass(frozen=True)
 class Target:
-    """Spark's counterpart of a deployment target of Flink; ``master`` begins Spark's master.
+    """Spark's counterpart of a deployment target of Flink.
 
-    ``is_whole`` is set when ``master`` is the whole of it, without an address.
+    ``master`` is the beginning of Spark's master URL. If ``is_whole`` is set, no address follows.
     """
 
     master: str
@@ -135,8 +135,8 @@ def in_client_mode(launch: Launch) -> Launch:
 def check_deploy_mode(launch: Launch, registry_url: str) -> None:
     """Check that a driver in cluster mode can be started and reached (UsageError if not).
 
-    The master must have such a mode, and the registry must not be a file, which a driver on another
-    host does not see.
+    The program must not be a pipeline, the master must have a cluster mode, and the registry must
+    not be a file, which a driver on another host does not see.
     """
     mode = launch.conf.get(DEPLOY_MODE, "client")
     if mode.lower() not in ("client", "cluster"):
@@ -195,8 +195,9 @@ def submission_of(text: str) -> Submission | None:
 def kill_command(launch: Launch, spark_home: str, application: str) -> list[str]:
     """Return the command that makes the cluster manager end an application in cluster mode.
 
-    ``spark-submit --kill`` exists for Kubernetes, and for a standalone cluster only where its REST
-    server is on; ``deploy.Client`` uses the port of the master's URL.
+    ``spark-submit --kill`` works for Kubernetes, but for a standalone cluster only if its REST
+    server is on. A standalone cluster therefore gets ``deploy.Client``, which uses the port of the
+    master's URL.
     """
     master = master_of(launch) or ""
     spark_class = os.path.join(spark_home, "bin", "spark-class")

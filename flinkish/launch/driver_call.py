@@ -48,11 +48,13 @@ def ask_driver(
 ) -> _T:
     """Run a driver that answers a question, and return its answer, an instance of ``answer``.
 
-    ``launch`` is the program that is described or rehearsed, or flinkish's own, with its
-    configuration. ``show_log`` receives the end of the driver's output if the driver fails.
-    ``on_progress`` is called repeatedly with the rows and bytes of state written so far. Raises
-    LaunchFailed, Corrupt or UnsupportedFormat if the driver's result is not an answer, or the error
-    in the answer: what the driver refuses, or how the program failed.
+    ``launch`` is the program that is described or rehearsed, or flinkish's own application, with
+    its configuration. ``show_log`` receives the end of the driver's output if the driver fails.
+    ``on_progress`` is called repeatedly with the rows and bytes of state written so far.
+
+    Raises the error in the answer: what the driver refuses, or how the program failed. Raises
+    LaunchFailed, DriverLost or ProgramFailed if there is no answer, Corrupt or UnsupportedFormat if
+    it cannot be read.
     """
     import tempfile
 

@@ -39,7 +39,7 @@ class DriverProcess:
         self._pass_signals_on()
 
     def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
-        """Start the driver, with settings and arguments that only this process knows.
+        """Start the driver, with the secret settings and arguments, which only this process knows.
 
         It may be started again after its end. Raises :class:`LaunchFailed` when it cannot be
         started.
@@ -220,7 +220,7 @@ def end_of(status: int, text: str, *, started: bool) -> FlinkishError:
 
 
 def explained(failure: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Return a failure that a driver recorded, with lines of its log if it has none. Pure.
+    """Return a failure that a driver recorded; if it has no log lines, add some. Pure.
 
     A driver only sees that its program exited; the reason is on stderr (``argparse`` writes it
     there, for example).

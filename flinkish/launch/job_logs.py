@@ -67,8 +67,8 @@ def submission_in(path: str | None) -> Submission | None:
 def last_lines(path: str, count: int) -> tuple[str, int]:
     """Return the last ``count`` lines of a file, and the offset at which they end.
 
-    That is the file's size, or the beginning of an incomplete character. Not all of the file is
-    read. Raises OSError.
+    That offset is the file's size, or the beginning of an incomplete character at its end. Only the
+    end of the file is read. Raises OSError.
     """
     block = 64 * 1024
     with open(path, "rb") as stream:
@@ -79,7 +79,7 @@ def last_lines(path: str, count: int) -> tuple[str, int]:
             position -= step
             stream.seek(position)
             data = stream.read(step) + data
-    lines = BytesIO(data).readlines()  # only a line feed ends one, as for a LogFilter
+    lines = BytesIO(data).readlines()  # only a line feed ends a line, as in LogFilter
     data = b"".join(lines[len(lines) - min(count, len(lines)) :])
     text, length = codecs.utf_8_decode(data, "replace", False)
     return text, end - (len(data) - length)

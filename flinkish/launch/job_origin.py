@@ -23,8 +23,9 @@ def job_origin(
 
     ``only`` are the names of the requested queries; None for all.
 
-    Raises WrongState if the job has no streaming query, NoCommittedBatch if a query has not
-    committed a batch or its checkpoint is gone, and NotSavepointable.
+    Raises WrongState if the job has no streaming query, was purged, or ended before it started from
+    its savepoint; NoCommittedBatch if a query has not committed a batch or its checkpoint is gone;
+    and NotSavepointable.
     """
     queries = [q for q in registry.queries(job.job_id) if only is None or q.name in only]
     facts = registry.facts(job.job_id)
@@ -83,7 +84,7 @@ def left_queries(registry: Registry, job: JobRecord) -> tuple[LeftOut, ...]:
 def not_started(name: str, place: str) -> LeftOut:
     """Return a query of a restored job that its program has not started; ``place`` has its state.
 
-    It is pending: left out of a later restore, it would start from the beginning.
+    The query is pending: if a later restore left it out, it would start from the beginning.
     """
     return LeftOut(name, f"the job has not started it; its state is in {place}", pending=True)
 
@@ -91,9 +92,9 @@ def not_started(name: str, place: str) -> LeftOut:
 def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
     """Return what ``run --resume`` restores: a job, and what the job had not restored yet.
 
-    A job may have ended before its program had started every query. The others resume from the job
-    or savepoint that the ended job was restored from. Errors are those of :func:`job_origin`; only
-    the needed checkpoints of earlier jobs are read.
+    A job may have ended before its program had started every query. The other queries resume from
+    the job or savepoint that the ended job was restored from. Errors are those of
+    :func:`job_origin`; only the needed checkpoints of earlier jobs are read.
     """
     origin = job_origin(registry, job)
     resumed = resumed_runs(registry, job)

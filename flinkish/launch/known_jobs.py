@@ -71,7 +71,7 @@ class Standing:
 
     @property
     def is_as_restored(self) -> bool:
-        """Whether no query has a batch that was not put there by the restore."""
+        """Whether every query has only the batches that the restore put there."""
         return all(_is_as_restored(query, self.committed[query.name]) for query in self.queries)
 
 
@@ -98,15 +98,15 @@ def standing_of(registry: Registry, job: JobRecord) -> Standing:
 
 
 def never_began(registry: Registry, run: Standing) -> bool:
-    """Return whether a restored run ended while its queries were held, with nothing done.
+    """Return whether a restored run ended while its queries were held, before any did anything.
 
-    Its checkpoints lack the state that has no owner.
+    Its checkpoints lack the saved state that none of its queries had taken.
     """
     return was_held(registry, run.job) and run.is_as_restored
 
 
 def _is_as_restored(query: QueryStatus, committed: int | None) -> bool:
-    """Return whether a checkpoint has no batch that was not put there by the restore."""
+    """Return whether a checkpoint has only the batches that the restore put there."""
     restored = query.restored_batch
     # A batch that was planned in the savepoint is planned in the new checkpoint from the start.
     possible = (None,) if restored is None else (restored, restored + 1)
@@ -116,8 +116,8 @@ def _is_as_restored(query: QueryStatus, committed: int | None) -> bool:
 def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
     """Return the newest run of a name that ended before it started from a savepoint, or None.
 
-    For a name that has no :func:`standing`. Later runs without a batch do not count, such as a
-    plain ``run`` that was refused.
+    Called for a name that has no :func:`standing`. Later runs without a batch, such as a plain
+    ``run`` that was refused, do not count.
     """
     for job in newest_first(registry.jobs(name=name)):
         run = standing_of(registry, job)
@@ -193,9 +193,9 @@ def runs_under_other_ids(
 ) -> list[KnownRun]:
     """Return the runs that went back to an earlier batch of a query, under another query id.
 
-    Includes runs that resumed from those under that id, but not forks, which are meant to run
-    alongside the query. Only runs whose sink is written again are included: their rows count for
-    the query. The job ``but`` does not count.
+    Runs that resumed from those runs under their query id are included. Forks are not: they are
+    meant to run alongside the query. Only runs whose sink writes a repeated batch again are
+    included, because their rows count for the query. The job ``but`` does not count.
     """
     of_query = registry.find_query(query_id)
     names = {query.name for _, query in of_query}

@@ -14,8 +14,8 @@ from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 
-#: Runs the supervisor of *this* flinkish, ignoring working directory and PYTHONPATH. Its
-#: directory comes after the standard library: it may be a site-packages with old backports.
+#: Runs the supervisor of *this* flinkish, ignoring the working directory. The package's directory
+#: comes after the standard library, because it may be a site-packages with old backports.
 _START = (
     "import sys; home = sys.argv.pop(1); sys.path[:1] = []; "
     "at = [i for i, p in enumerate(sys.path) if p.endswith('-packages')] or [len(sys.path)]; "
@@ -36,7 +36,7 @@ def new_job(
     """Return a job's first record, in the state INITIALIZING.
 
     The job's checkpoints get a directory in ``checkpoints``. ``environ`` says where logs are; it is
-    None for a job whose launcher keeps them. ``now`` is in seconds since the epoch; without
+    None for a job whose launcher keeps the log. ``now`` is in seconds since the epoch; without
     ``job_id`` a new id is generated.
     """
     job_id = job_id or new_job_id()
@@ -63,9 +63,9 @@ def launch_job(
 
     The supervisor has its own session, no terminal and no standard input: it and its driver keep
     running when the shell that launched them ends. The secret Spark settings of the launch are
-    passed to the supervisor; in the registry they are masked. Raises NameTaken with
-    ``unique_name``; Locked if an upgrade has the name; LaunchFailed if no process can be started
-    (the job is then FAILED).
+    passed to the supervisor; in the registry they are masked. With ``unique_name``, raises
+    NameTaken, and Locked if an unfinished upgrade holds the name. Raises StorageError if the log
+    cannot be written, LaunchFailed if no process can be started (the job is then FAILED).
     """
     recorded = replace(job, launch=secret_settings.without_secrets(job.launch))
     try:
@@ -76,7 +76,7 @@ def launch_job(
             environ,
             lambda: registry.add_job(recorded, unique_name=unique_name),
         )
-    except (NameTaken, Locked):  # there is no such job, whose log would be purged
+    except (NameTaken, Locked):  # no job was registered, so no purge would remove the log
         secret_settings.remove(job.log_path)
         raise
 
@@ -87,8 +87,8 @@ def restart_job(
     """Restart the supervisor of an ended job, and return the supervisor's pid.
 
     ``seen`` is the job in its final state; its launch includes the secrets that the registry does
-    not have. ``reason`` is for the job's history. Raises as :func:`launch_job`, and WrongState if
-    the job has changed since.
+    not have. ``reason`` is for the job's history. Raises what :meth:`Registry.restart` does, and
+    StorageError and LaunchFailed as :func:`launch_job`.
     """
     return _supervised(registry, url, seen, environ, lambda: registry.restart(seen, reason))
 

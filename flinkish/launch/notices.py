@@ -20,7 +20,7 @@ class Event(str, Enum):
     OVERDUE = "savepoint-overdue"
 
     def __str__(self) -> str:
-        """Return the word."""
+        """Return the value."""
         return self.value
 
 
@@ -79,7 +79,7 @@ class NoticeWatch:
         self._overdue: float | None = None
 
     def look(self, view: JobView) -> list[Notice]:
-        """Return what is due."""
+        """Return the notices that are due."""
         changed = list(self._changed(view.history))
         failed = any(notice.event is Event.FAILED for notice in changed)
         # When a job fails, its unfinished requests fail too, for the same reason.
@@ -90,7 +90,7 @@ class NoticeWatch:
             change = history[index]
             reason = change.reason or "no reason was recorded"
             failed = change.state in (JobState.FAILING, JobState.FAILED)
-            # A failure that ends the job is recorded twice.
+            # A failure that ends the job is recorded twice, as FAILING and as FAILED.
             if failed and not (index and history[index - 1].state is JobState.FAILING):
                 yield Notice(Event.FAILED, change.time, change.state, reason)
             elif change.state is JobState.RUNNING and _has_run(history[:index]):
@@ -109,7 +109,7 @@ class NoticeWatch:
                 yield _at(view, Event.SAVEPOINT_FAILED, text, request.finished)
 
     def _late(self, view: JobView) -> Iterator[Notice]:
-        """Yield that the next savepoint is overdue, once after each savepoint or start."""
+        """Yield a notice if the next savepoint is overdue, once after each savepoint or start."""
         if self._max_age is None or view.job.state is not JobState.RUNNING:
             return
         runs = [change.time for change in view.history if change.state is JobState.RUNNING]

@@ -1,9 +1,9 @@
 """Tell a command or a URL what happens to a job: a thread of the supervisor.
 
 The settings ``notify.*`` come in variables of the environment, from whoever starts the supervisor:
-a URL may hold a token, so neither the registry nor a message has it. The thread looks at the
-registry now and then; neither the driver nor its restart waits for it. A failed delivery is a line
-in the job's log.
+a URL may hold a token, so flinkish puts it neither into the registry nor into a message. The thread
+looks at the registry now and then; neither the driver nor its restart waits for the thread. A
+failed delivery is a line in the job's log.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the registry.
 LOOK = 10.0
-#: Seconds that the supervisor waits at its end.
+#: Seconds that the supervisor, at its end, waits for the last notices.
 _FAREWELL = 15.0
 #: Largest number of characters in a variable for the command.
 _VALUE = 4000
 #: Bytes of a failed command's output that the log gets.
 _OUTPUT = 4096
-#: A scheme, a host, and no user: visible ASCII characters, as a request may hold.
+#: A scheme and a host, but no user; only visible ASCII characters, as HTTP requires.
 _URL = re.compile(
     r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?(?:[/?#][!-~]*)?", re.IGNORECASE
 )
@@ -57,7 +57,7 @@ def supervisor_environment(config: Config, environ: Mapping[str, str]) -> dict[s
 
 @dataclass(frozen=True)
 class Addressees:
-    """Who is told, and the limits.
+    """Who gets the notices, and the limits of time.
 
     ``command``: a line for a shell. ``timeout``: seconds for each delivery. ``max_age``: seconds
     after which a savepoint is overdue.
@@ -70,7 +70,7 @@ class Addressees:
 
     @classmethod
     def of(cls, settings: Mapping[str, str | None]) -> Addressees | None:
-        """Return the addressees in settings, given by key; None if nobody is to be told.
+        """Return the addressees in settings, given by key; None if there is none.
 
         :raises InvalidConfiguration: if a value can never be used.
         """
@@ -93,7 +93,7 @@ class Addressees:
 
     @classmethod
     def take(cls, environ: MutableMapping[str, str]) -> Addressees | None:
-        """Take the settings out of the environment; a job runs without them if they are wrong."""
+        """Take the settings out of the environment; if they are wrong, the job has no notices."""
         settings = {key.name: environ.pop(environment_name(key.name), None) for key in NOTICES}
         try:
             return cls.of(settings)
@@ -103,7 +103,7 @@ class Addressees:
 
 
 class Notifier:
-    """Looks at a job from its own thread, and tells what is due.
+    """Looks at a job from its own thread, and delivers the notices that are due.
 
     ``registry`` is the registry's URL. Without ``addressees`` it does nothing.
     """
@@ -118,14 +118,14 @@ class Notifier:
         self._thread = threading.Thread(target=self._run, name="notifier", daemon=True)
 
     def start(self) -> None:
-        """Start: from now on everything is news."""
+        """Start the thread; only later events lead to notices."""
         if self._addressees is not None:
             first = self._view()
             self._watch = None if first is None else NoticeWatch(first, self._addressees.max_age)
             self._thread.start()
 
     def finish(self) -> None:
-        """Look once more, and wait a limited time until all is told."""
+        """Look once more, and wait a limited time until all notices are delivered."""
         self._over.set()
         if self._addressees is not None:
             self._thread.join(_FAREWELL)
@@ -148,7 +148,7 @@ class Notifier:
             with Registry.open(self._registry, create=False) as registry:
                 now = registry.now()
                 last = registry.last_savepoints([self._job_id]).get(self._job_id)
-                # With a margin for clocks; a savepoint every minute leaves many requests.
+                # Only recent requests, because a job may have many; the margin is for clocks.
                 since = (now if self._looked is None else self._looked) - 60
                 self._looked = now
                 return JobView(
@@ -198,9 +198,9 @@ def notice_document(view: JobView, notice: Notice) -> dict[str, object]:
 def run_command(command: str, document: Mapping[str, object], timeout: float) -> None:
     """Run a line of shell with a notice as JSON on its standard input; OSError if it fails.
 
-    The error ends with the command's last output, which is shown nowhere else: in the job's log it
-    could be taken for the reason of the driver's failure. After ``timeout`` seconds the command is
-    killed, with its process group.
+    The error ends with the command's last output. Nothing else shows the output: unmarked in the
+    job's log, it could be taken for the reason of the driver's failure. After ``timeout`` seconds
+    the command is killed, with its process group.
     """
     import subprocess
     import tempfile

@@ -76,7 +76,7 @@ class ExponentialDelay:
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Restarts after ``delay`` seconds, unless more than ``most`` failures are in ``interval``."""
+    """Restarts after ``delay`` seconds, if ``interval`` seconds have at most ``most`` failures."""
 
     most: int
     interval: float
@@ -94,9 +94,10 @@ Strategy = FixedDelay | ExponentialDelay | FailureRate
 
 
 def strategy_of(options: Mapping[str, str]) -> Strategy | None:
-    """Return the restart strategy in a job's configuration, by key; None: it is not restarted.
+    """Return the restart strategy of a job; None if the job is not restarted.
 
-    Defaults may be missing. Raises InvalidConfiguration if a value is out of range.
+    ``options`` is the job's configuration by key; a missing key has its default. Raises
+    InvalidConfiguration if a value is out of range.
     """
     defaults = Config.load(environ={})
 
@@ -177,7 +178,7 @@ _LASTING = frozenset({2, 4, 5})
 def may_restart(failure: Mapping[str, object] | None, *, has_run: bool) -> bool:
     """Return whether restarting a failed job can help.
 
-    ``failure`` is a record of ``FlinkishError.to_record``. Without ``has_run`` (the job was
-    never RUNNING) its program is faulty.
+    ``failure`` is a record of ``FlinkishError.to_record``. If the job was never RUNNING (not
+    ``has_run``), its program is taken to be faulty.
     """
     return has_run and (failure or {}).get("code") not in _LASTING

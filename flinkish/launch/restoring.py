@@ -79,7 +79,8 @@ def restore_spec(
     path = checkpoints or savepoint or config.get(RECOVERY_PATH)
     if path is None:
         mode = [("a claim mode", "-cm (--claimMode)")] if options.claim_mode else []
-        # A new checkpoint can count on from its sink's batches, too; only tables have versions.
+        # A new checkpoint may also continue after its sink's batches, or drop output; only a
+        # rollback needs the table's version in a savepoint.
         rest = options if options.sink_ahead == "rollback" else replace(options, sink_ahead=None)
         for name, flag in [*given(rest), *mode]:
             raise UsageError(
@@ -154,7 +155,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
 def path_pair(value: str) -> tuple[str, str]:
     """Return the two paths of ``OLD=NEW``; UsageError if it has another form.
 
-    Paths may contain ``=`` (directories ``key=value``): then the one before a path or URL counts.
+    Paths may contain ``=`` (directories ``key=value``): then the ``=`` before a path or URL counts.
     """
     places = [i for i, character in enumerate(value) if character == "="]
     if len(places) > 1:
@@ -173,7 +174,7 @@ def check_path_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], .
     Raises
     ------
     UsageError
-        A side is empty or no path, both are the same, or two pairs overlap.
+        A side is empty or no path, both sides are the same place, or two pairs overlap.
     """
     from flinkish.connectors.path_map import overlapping
     from flinkish.storage import locate
@@ -215,7 +216,7 @@ def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     ``pairs`` are names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``,
     ``moved``, offsets as JSON, or the path of a file with offsets.
 
-    Raises UsageError if a source is named twice or not at all, a target says nothing, or a file is
+    Raises UsageError if a source is named twice or not at all, a target is invalid, or a file is
     missing or invalid; StorageError if access to it is denied.
     """
     from flinkish.connectors.offsets import parse_target
@@ -249,7 +250,7 @@ def offset_pair(value: str) -> tuple[str, str]:
 
 
 def no_offset_pair(value: str) -> UsageError:
-    """Return the error for what is not SOURCE=WHERE."""
+    """Return the error for text that does not have the form SOURCE=WHERE."""
     return UsageError(
         f"{value!r} is not SOURCE=WHERE",
         hint="write --set-offsets SOURCE=WHERE, where WHERE is " + _WHERE,

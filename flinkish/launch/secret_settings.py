@@ -5,7 +5,8 @@ and passwords as arguments of the program. The launcher passes them to the super
 environment variable, which the supervisor removes from its environment. The supervisor passes them
 on in files that only their owner can read and that the driver removes as soon as it runs: the
 settings to ``spark-submit`` as properties, the arguments to the driver, which gives them to the
-program in place of the masked ones on its command line. Only the user's own command line has them.
+program in place of the masked ones on its command line. So no command line but the user's own shows
+them.
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ def without_masked(launch: Launch) -> Launch:
 def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) -> Launch:
     """Return the launch with the redaction pattern of Spark's defaults, unless it has its own.
 
-    The pattern is ``spark.redaction.regex``; Spark would read it from there anyway. Raises
-    :class:`LaunchFailed` when the defaults cannot be read.
+    The pattern is ``spark.redaction.regex``; Spark itself would also read it from its defaults.
+    Raises :class:`LaunchFailed` when the defaults cannot be read.
     """
     if REDACTION in launch.conf:
         return launch
@@ -158,7 +159,8 @@ def handed_arguments(launch: Launch) -> tuple[str, ...] | None:
 def read_arguments(path: str) -> tuple[str, ...]:
     """Return the arguments in a file, one per line; empty lines are ignored.
 
-    Raises UsageError unless it is a file (or pipe) that only this user can read.
+    Raises UsageError unless it is a file (or pipe) that only this user can read, with UTF-8 text of
+    limited size; StorageError if access is denied.
     """
     chmod = f"chmod 600 {quoted_path(path)}"
     check = "check the path and its permissions"

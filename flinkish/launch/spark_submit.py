@@ -3,7 +3,7 @@
 Rules; the first match counts.
 
 - Driver interpreter: ``-pyclientexec``, ``-pyexec``, the interpreter of the virtual environment
-  that holds ``--spark-home``, flinkish's own.
+  that holds ``--spark-home`` or ``$SPARK_HOME``, flinkish's own.
 - Spark: ``--spark-home``, ``$SPARK_HOME``, the pyspark package of the driver interpreter
   (``pyspark/find_spark_home.py`` looks in the same places).
 - Interpreter of the executors: ``-pyexec``; with a ``local`` master the driver's; else
@@ -66,7 +66,7 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     interpreter reports, once, where its pyspark is. Raises LaunchFailed, which says what to
     install.
     """
-    if is_cluster_mode(launch):  # its interpreters are those of the nodes
+    if is_cluster_mode(launch):  # the nodes have their own interpreters
         launch = replace(launch, client_python=None, python=None)
     named_home = launch.spark_home or environ.get("SPARK_HOME") or None
     driver = _driver_python(launch, named_home, environ)
@@ -227,8 +227,8 @@ def submission_environment(
     """Return the environment of ``spark-submit`` in cluster mode: the client's own. Pure.
 
     The job's values are in the file that is brought to the driver, not in this environment, which a
-    cluster may pass on. This JVM logs the lines that flinkish parses, even if the log level is
-    higher elsewhere.
+    cluster may pass on. The JVM of ``spark-submit`` logs the lines that flinkish parses, even if
+    Spark's own configuration sets a higher log level.
     """
     hidden = {FILE_VARIABLE, ARGUMENTS_VARIABLE, "FLINKISH_REGISTRY", "PYSPARK_DRIVER_PYTHON_OPTS"}
     kept = {key: value for key, value in without_notices(environ).items() if key not in hidden}
@@ -461,7 +461,7 @@ def find_java(environ: Mapping[str, str]) -> str:
 def java_version(java: str) -> int | None:
     """Return a Java's major version from the ``release`` file of its home; None when unknown."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(java)))
-    for place in (home, os.path.dirname(home)):  # Java 8 keeps a jre/ below it
+    for place in (home, os.path.dirname(home)):  # Java 8 has jre/ below its home
         try:
             with open(os.path.join(place, "release"), encoding="utf-8", errors="replace") as file:
                 text = file.read()

@@ -91,7 +91,7 @@ def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bo
     registry = Registry.open(url, create=False)
     try:
         job = registry.supervise(job_id, process_ref())
-        if job is None:  # this process started late, or slept, and the job has another one by now
+        if job is None:  # this process started late, or slept: the job has another supervisor now
             print(f"flinkish: another process supervises job {job_id}", file=sys.stderr)
             return False
         if job.state is JobState.CANCELLING:
@@ -131,7 +131,7 @@ def _has_ended(url: str, job_id: str) -> bool:
         if job.state.is_final or job.supervisor != process_ref():
             return True
         submission = job_logs.submission_in(job.log_path)
-        # A driver that reports itself was submitted, whatever the log has kept of that.
+        # A driver that has registered itself was submitted, even if the log no longer says so.
         if submission.has_ended if submission is not None else job.driver is None:
             return True
         return silence(registry, job, registry.now()) > silence_limit(job)

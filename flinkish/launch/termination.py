@@ -112,9 +112,9 @@ def application_of(job: JobRecord) -> str | None:
 
 
 def _check_known(job: JobRecord) -> None:
-    """Raise LaunchFailed for a driver on the cluster of which the log does not say the id.
+    """Raise LaunchFailed if the log does not name the application of a driver on the cluster.
 
-    It would run on, and write, after the processes of this host were ended.
+    Such a driver would continue to write after the processes of this host were ended.
     """
     if not is_cluster_mode(job.launch) or job.driver is None or is_alive(job.driver) is False:
         return
@@ -137,10 +137,12 @@ def kill_job(
 
     Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
     then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
-    The cancel request is completed with the stop method ``kill`` once they were told to end.
-    Requires that :func:`can_kill` is True for the job. Raises WaitTimeout if the processes survive
-    SIGKILL, LaunchFailed if the cluster manager does not end the application, or its id is not
-    known, WrongState, before anything is changed, if a process belongs to another user.
+    The cancel request is completed with the stop method ``kill`` once the processes were told to
+    end. Requires that :func:`can_kill` is True for the job.
+
+    Raises WaitTimeout if the processes survive SIGKILL; LaunchFailed if the cluster manager does
+    not end the application, or the application's id is not known; and WrongState, before anything
+    is changed, if a process belongs to another user.
     """
     _check_known(job)
     application = application_of(job)
@@ -199,9 +201,9 @@ def _check_permitted(job: JobRecord) -> None:
 
 
 def _kill_attached(registry: Registry, job: JobRecord, sleep: Callable[[float], None]) -> JobRecord:
-    """End the driver of a job that another launcher has started: its process alone.
+    """End the driver of a job that another launcher has started.
 
-    Its group may be that of the launcher.
+    Only the driver's process is signaled: its process group may be that of the launcher.
     """
     driver = job.driver
     for number, patience in ((signal.SIGTERM, _TERM_PATIENCE), (signal.SIGKILL, _KILL_PATIENCE)):
@@ -304,7 +306,7 @@ def wait_until_gone(registry: Registry, job: JobRecord, patience: float = _GONE_
 
 
 def _held(job: JobRecord, ref: ProcessRef) -> WrongState:
-    """Return the error of an ended job with a process that does not end."""
+    """Return the error for an ended job that has a process that does not end."""
     who = f"job {job.name} ({job.job_id}) has ended, and"
     hint = f"follow it with: flinkish status {job.job_id}"
     if ref != job.supervisor:

@@ -12,7 +12,7 @@ _IN_GROUP = " |+"
 #: The line of an exception: a dotted class name, then its message.
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*|$)")
 
-#: That of a class in lower case (``socket.gaierror``); other text may look like it.
+#: The line of an exception with a lower-case class (``socket.gaierror``); other text may match.
 _LOWER_CASE = re.compile(r"(?:[A-Za-z_]\w*\.)+[a-z]\w*(?:: .*|$)")
 
 
@@ -40,16 +40,16 @@ class Traceback:
         return inner[starts[-1] :] if starts else ()
 
 
-#: Where Spark adds the query's offsets, state and plan to its error.
+#: The text after which Spark adds the query's offsets, state and plan to its error.
 _ON_THE_QUERY = "=== Streaming Query ==="
-#: Where PySpark adds Java's stack.
+#: The text after which PySpark adds Java's stack.
 _JAVA = "JVM stacktrace:"
 
 
 def without_plan(text: str, cause: str = "\nCaused by: ") -> str:
     """Return the text of a query's error without its offsets, its plan and Java's stack.
 
-    ``cause``, the beginning of the root cause, is kept even if it follows them.
+    The root cause, which begins with ``cause``, is kept even if it follows them.
     """
     head, separator, rest = text.partition(_ON_THE_QUERY)
     if not separator:
@@ -62,7 +62,7 @@ def without_plan(text: str, cause: str = "\nCaused by: ") -> str:
 
 #: The exception of a call into Java: it names the call, and its text continues with Java's error.
 JAVA_ERROR = "Py4JJavaError"
-#: Files of PySpark, of Py4J, and of flinkish in the driver: no user's own.
+#: Files of PySpark, of Py4J, and of flinkish in the driver, as opposed to the user's files.
 _OF_SPARK = re.compile(r"/pyspark(?:\.zip)?/|/py4j(?:-[^/]*)?/|/flinkish/driver/|^<frozen runpy>$")
 _FRAME = re.compile(r'\s*File "([^"]*)", line \d+')
 
@@ -102,7 +102,7 @@ def is_exception(line: str) -> bool:
 def last_traceback(lines: Sequence[str], *, embedded: bool = False) -> Traceback | None:
     """Return the last traceback that is not cut off before its exception, or None.
 
-    ``embedded`` ones may begin in the middle of a line, as in Spark's messages.
+    With ``embedded``, a traceback may begin in the middle of a line, as in Spark's messages.
     """
     for start in reversed(range(len(lines))):
         indent = _indent(lines[start], embedded=embedded)

@@ -1,8 +1,8 @@
 """The calls of a driver that runs no job, and its answers.
 
-The question is in a file that only its owner can read, and that the driver removes as soon as it
-has read it: the configuration may contain passwords, and a variable's size is limited. The
-driver writes the answer next to it.
+The question is in a file, because an environment variable's size is limited. Only the file's owner
+can read it, because the configuration may contain passwords. The driver removes the file as soon as
+it has read it, and writes the answer next to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def answer_path(call_path: str) -> str:
 
 
 def progress_path(call_path: str) -> str:
-    """Return the path of the rows and bytes written so far, a list as JSON."""
+    """Return the path of a JSON list with the numbers of rows and bytes written so far."""
     return f"{call_path}.progress"
 
 
@@ -49,8 +49,8 @@ class KnownRun:
     begun_batch
         The newest batch that its offset log has planned, where that is known.
     since
-        The batch after which it continued under another query id; ``last_batch`` counts from there.
-        None for a run of the query's own id.
+        The batch after which it continued under another query id; ``last_batch`` is this batch plus
+        the number of batches since then. None for a run under the query's own id.
     """
 
     job_id: str
@@ -99,7 +99,7 @@ class JobOrigin:
         Whether it is still running: the plan is then made as if it ended now.
     working_directory
         Where relative paths of its program start.
-    queries
+    queries, facts
         The queries that a savepoint would have, and their facts by name.
     left_out, complete
         As in a savepoint.
@@ -199,9 +199,9 @@ class RehearsalTask:
 class ExportTask:
     """A request to make checkpoints for a program's queries; answered with an :class:`Exported`.
 
-    They are made in ``directory``, each under the name of its query, and will be in ``location``
-    when Spark reads them; with ``is_single`` that is the place of the one checkpoint itself.
-    ``query`` is the only query that gets one.
+    The checkpoints are made in ``directory``, each under the name of its query, and will be in
+    ``location`` when Spark reads them. With ``is_single``, ``location`` is the one checkpoint
+    itself. ``query`` is the only query that gets a checkpoint; None: all queries get one.
     """
 
     question: RestoreQuestion
@@ -294,7 +294,7 @@ class DriverCall:
     kind
         The name of the question's class.
     question
-        Its document.
+        The question as a document.
     options
         The configuration.
     """

@@ -3,7 +3,8 @@
 A document is a JSON object: the fields of a dataclass by name, and ``version``. The reader is
 strict: an unknown key, a value of another type or a missing required key is an error. Adding a
 field to a dataclass therefore means raising its ``VERSION``, so that an older flinkish can report
-why it cannot read the document; with a default value, documents of earlier versions stay readable.
+why it cannot read the document. If the new field has a default value, documents of earlier versions
+stay readable.
 
 Fields may have these types: ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any`` (plain JSON
 data), ``Literal``, enums, dataclasses, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]`` and
@@ -59,7 +60,7 @@ def encode_fields(document: Any) -> dict[str, Any]:
 
 
 def version_of(cls: type) -> int:
-    """Return the document version of ``cls``: the one written, and the newest that can be read."""
+    """Return the version in which documents of ``cls`` are written, and the newest that is read."""
     version: int = getattr(cls, "VERSION", 1)
     return version
 
@@ -67,8 +68,8 @@ def version_of(cls: type) -> int:
 def decode(cls: type[_T], document: object) -> _T:
     """Decode the JSON data of :func:`encode`, even from an older flinkish.
 
-    Raises UnsupportedFormat if a newer flinkish wrote the document; Corrupt if the document does
-    not fit the class; the message names the place.
+    Raises UnsupportedFormat if a newer flinkish wrote the document, and Corrupt if the document
+    does not fit the class; the message then names the field.
     """
     place = cls.__name__
     values = dict(_object(document, place))

@@ -1,13 +1,13 @@
 """JSON Schema of the documents that :mod:`.codec` writes, made from their types. Pure.
 
-A document is a dataclass or a ``TypedDict``; each may contain the other, and every type that the
+A document is a dataclass or a ``TypedDict``; each may contain the other, and all types that the
 codec knows. What a schema says of a field comes from the type's docstring (its sections
 ``Parameters`` and ``Attributes``) and from ``Annotated``: a text describes it, a :class:`Format`
 names its form.
 
-A schema accepts unknown keys, because a later flinkish may add some. Of several possible documents,
-each refuses the keys that others require and that it lacks; it accepts their optional keys, as a
-later flinkish may add them here too.
+A schema accepts unknown keys, because a later flinkish may add some. If a document may have one of
+several types, the schema of each type refuses the keys that it lacks and another type requires. It
+accepts keys that are optional in another type, because a later flinkish may add them to this type.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class _Definitions:
 
 
 def _described(document: type) -> Mapping[str, str]:
-    """Return a docstring's text on each field, by name, and its summary under the empty name."""
+    """Return a docstring's text on each field, by name, and its first paragraph under ``""``."""
     text = document.__dict__.get("__doc__") or ""
     if text.startswith(f"{document.__name__}("):  # dataclass has made it from the signature
         return {}

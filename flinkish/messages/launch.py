@@ -11,7 +11,7 @@ from flinkish.messages.codec import OMIT_DEFAULT
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.restore_options import NO_OPTIONS, VERIFY_LEVELS, RestoreOptions
 
-#: The fewest state partitions that can be asked for.
+#: The smallest number of state partitions that can be requested.
 LEAST_PARALLELISM = 1
 
 
@@ -25,7 +25,8 @@ class RestoreSpec:
         The savepoint, or a plain Spark checkpoint. Empty while it is not taken yet
         (:attr:`is_awaited`).
     options
-        How it is restored. Files with offsets were read, and defaults of the configuration taken.
+        How it is restored: the user's options, with the contents of files of offsets, and with the
+        defaults of the configuration.
     parallelism
         The number of state partitions; None for the savepoint's.
     expected
@@ -55,7 +56,7 @@ class RestoreSpec:
         return not self.path
 
 
-#: What Spark calls the specification of a pipeline, unless ``spark-pipelines`` is told its name.
+#: The name that Spark expects of a pipeline's specification file by default, without its ending.
 _SPECIFICATION = "spark-pipeline"
 
 
@@ -69,7 +70,7 @@ def is_pipeline(application: str | None) -> bool:
 class Program:
     """A PySpark program and the Spark that runs it.
 
-    With neither file nor module it is an application of flinkish itself.
+    A program with neither a file nor a module is an application of flinkish itself.
 
     Attributes
     ----------

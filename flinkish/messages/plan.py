@@ -98,7 +98,7 @@ class Move:
     before
         The saved offset; None for a partition that the savepoint does not know.
     after
-        None for a partition that is not read any more.
+        The new offset; None for a partition that is no longer read.
     skipped, repeated
         How many rows at most are never read, and how many are read again.
     """
@@ -148,7 +148,7 @@ class QueryRow:
     from_batch
         The saved batch of that query; None for an empty start.
     batch_id
-        The batch that it continues from, in its own numbers; None if it is not restored.
+        The batch that the query continues from, in its own numbering; None if it is not restored.
     writes
         ``format``, ``path`` and ``table`` of its sink, as far as the program says.
     notes
@@ -169,7 +169,10 @@ class QueryRow:
 
 @dataclass(frozen=True)
 class OperatorOrigin:
-    """The saved operator whose state is taken or dropped; ``query`` as in :class:`QueryRow`."""
+    """The saved operator whose state is taken or dropped.
+
+    ``query`` is the name of its saved query, as ``origin`` in :class:`QueryRow`.
+    """
 
     query: str | None = None
     ordinal: int | None = None
@@ -179,7 +182,7 @@ class OperatorOrigin:
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """An operator of the program, or saved state that none takes.
+    """An operator of the program, or saved state that no operator takes.
 
     Attributes
     ----------
@@ -228,12 +231,12 @@ class SourceOrigin:
 
 @dataclass(frozen=True)
 class SourceRow:
-    """A source of the program, or a saved position that none takes.
+    """A source of the program, or a saved position that no source takes.
 
     Attributes
     ----------
     entry
-        Its place among the sources of its query; None for a saved position.
+        Its number among the sources of its query; None for a saved position.
     reason
         A stable id.
     text, advice
@@ -273,7 +276,7 @@ class SinkRow:
     Attributes
     ----------
     path
-        The place or the table.
+        The sink's location or table.
     newest_batch
         The newest batch that it has.
     rollback_to
@@ -296,7 +299,7 @@ class SinkRow:
 
     @property
     def label(self) -> str:
-        """What people call it: the place."""
+        """What people call it: the location or the table."""
         return self.path
 
 
@@ -337,8 +340,8 @@ class SparkVersions:
     Attributes
     ----------
     created, running
-        The version of the Spark that wrote the savepoint and of the one that will run; None where
-        it is not known.
+        The version of the Spark that wrote the savepoint, and of the Spark that will run; each is
+        None if unknown.
     """
 
     created: str | None = field(metadata=named("from"))
@@ -385,7 +388,7 @@ class RestorePlan:
 
     @property
     def rows(self) -> tuple[OperatorRow | SourceRow | SinkRow, ...]:
-        """What has a row in the table that is shown: operators, then sources, then sinks."""
+        """The rows of the table that is shown: operators, then sources, then sinks."""
         return (*self.operators, *self.sources, *self.sinks)
 
     def query(self, name: str) -> QueryRow | None:

@@ -55,22 +55,23 @@ class QueryStatus:
     waits_for_input
         Whether it found no input when it last looked, and computes no batch; None if unknown.
     trigger_interval
-        The seconds from one look for input to the next; 0 if it looks all the time.
+        The seconds from one look for input to the next; 0 if it looks all the time; None if
+        unknown (an irregular trigger).
     last_batch_end
         When the newest batch of this driver ended, ISO 8601; None if it has ended none.
     own_location
         The checkpoint location, as the program writes it; empty if it gives none.
         A restored query has its checkpoint elsewhere.
     waited_until
-        When the driver last saw it wait for input, or held for a savepoint, ISO 8601; None if
-        never.
+        When the driver last saw that the query waits for input, or is held for a savepoint, ISO
+        8601; None if never.
     snapshot_version
         The state version of the newest snapshot, in the partition where it is oldest; None if
         Spark does not report it (before 4.0). A partition that this driver has not uploaded counts
         from the driver's first batch.
     snapshots_repaired
-        The snapshots that Spark has repaired by itself while this driver ran, in the batches that
-        a heartbeat saw; None if Spark does not report it (before 4.1).
+        The number of snapshots that Spark has repaired by itself while this driver ran, in the
+        batches that a heartbeat saw; None if Spark does not report it (before 4.1).
     recent_batches
         The newest batches that heartbeats saw, oldest first. A query that runs several batches
         between two heartbeats has gaps between their numbers.
@@ -128,8 +129,8 @@ class QueryStatus:
 class QueryFacts:
     """Facts about a query that only the driver knows and every savepoint of the query contains.
 
-    The registry keeps them after the driver has ended, so that a savepoint of the files that it
-    left is as complete as one that it would have taken.
+    The registry keeps them after the driver has ended, so that a savepoint of the files that the
+    driver left is as complete as one that the driver would have taken.
 
     Attributes
     ----------

@@ -65,7 +65,8 @@ class RehearsedQuery:
     rows_per_second
         Input rows per second of the batches (:func:`rate_of`).
     job_rows_per_second
-        The input rows per second that the job's query processes; None without a running job.
+        The input rows per second that the job's query processed, as its driver last reported; None
+        without a job.
     """
 
     name: str
@@ -92,7 +93,7 @@ class RehearsedQuery:
 def rate_of(batches: Sequence[RehearsedBatch]) -> float | None:
     """Return the input rows per second of batches; None without input. Pure.
 
-    The first batch, for which Spark compiles the query, counts only where it is alone.
+    The first batch, for which Spark compiles the query, counts only if there is no other.
     """
     counted = batches[1:] or batches
     seconds = sum(batch.seconds for batch in counted)

@@ -1,4 +1,4 @@
-"""The arguments of a request to a job's driver, its result, and the savepoint that it has taken."""
+"""A request to a job's driver: its arguments, its result, and the savepoint that was taken."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ class SavepointSummary:
     request_id
         The request that caused it.
     shared_files
-        How many of ``files`` an earlier savepoint holds; None if unknown, as in the
-        registry.
+        How many of ``files`` an earlier savepoint holds; None if unknown, as in the registry.
     moved_bytes
         The number of bytes copied; None as for ``shared_files``.
     """
@@ -96,7 +95,10 @@ class SavepointArguments:
 
 @dataclass(frozen=True)
 class CancelArguments:
-    """The arguments of a cancel, see :class:`SavepointArguments`; no ``target``: no savepoint."""
+    """The arguments of a cancel, as in :class:`SavepointArguments`.
+
+    Without a ``target`` no savepoint is taken.
+    """
 
     target: str | None = None
     format: str = "native"
@@ -105,7 +107,7 @@ class CancelArguments:
 
     @property
     def savepoint(self) -> SavepointArguments | None:
-        """The savepoint to take first, None for a plain cancel."""
+        """The savepoint to take first; None for a plain cancel."""
         if self.target is None:
             return None
         return SavepointArguments(

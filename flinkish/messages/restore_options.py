@@ -9,8 +9,8 @@ from flinkish.messages.codec import OMIT_DEFAULT
 
 #: The values of ``--sink-ahead``.
 SINK_MODES = ("rebase", "accept", "rollback")
-#: The values of ``--verify``, the default first: logs and metadata by their digests and all files
-#: by their sizes, or all files by their digests.
+#: The values of ``--verify``, the default first: ``logs`` checks the digests of logs and metadata
+#: and the sizes of all files, ``full`` the digests of all files.
 VERIFY_LEVELS = ("logs", "full")
 
 
@@ -33,11 +33,11 @@ class RestoreOptions:
         ``old``, a uid or an operator id (32 hex digits in any case) of the savepoint. No state and
         no uid occurs twice.
     path_map
-        Pairs (old, new) of locations: what the savepoint names in ``old`` is in ``new`` now. No
+        Pairs (old, new) of locations: what the savepoint locates in ``old`` is now in ``new``. No
         ``old`` lies within another ``old``, and no ``new`` within another ``new``.
     reset_sources
-        Sources that start from scratch, by uid or by what they read; after ``QUERY/`` one of that
-        query of the program.
+        Sources that start from scratch, by uid or by what they read. The prefix ``QUERY/`` limits
+        the name to that query of the program.
     sink_ahead
         For a sink that has later batches, one of :data:`SINK_MODES`: ``rebase`` continues after
         them, ``accept`` drops output, ``rollback`` rolls its table back to the savepoint's version.
@@ -50,13 +50,13 @@ class RestoreOptions:
         Whether the restore is planned without asking the brokers of Kafka sources.
     set_offsets
         Pairs (source, where): the source, by uid or by what it reads, resumes from ``earliest``,
-        ``latest``, ``timestamp:TIME``, ``moved``, offsets as JSON in its own form, or those in a
-        file.
+        ``latest``, ``timestamp:TIME``, ``moved``, offsets as JSON in the source's own form, or the
+        offsets in a file.
     accept_repeated_rows
         Whether rows may be read again, and counted again by the state.
     verify
         How the files of the savepoint are verified before a driver starts: one of
-        :data:`VERIFY_LEVELS`; None is the first of them.
+        :data:`VERIFY_LEVELS`; None means the first level.
     """
 
     allow_non_restored: bool = field(default=False, metadata=OMIT_DEFAULT)
@@ -74,5 +74,5 @@ class RestoreOptions:
     verify: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
 
-#: Nothing was asked for.
+#: The options of a restore without any option.
 NO_OPTIONS = RestoreOptions()

@@ -50,9 +50,9 @@ class PartitionOffset:
 
     ``entry``: the source's line in the offset log. ``source``: its uid, or what it reads; None if
     unknown. ``offset``: the row to read next; None for a partition that the savepoint does not
-    know. ``begin``, ``end``: the first offset that the broker has, and the next one it gives; None
-    when it was not asked, or has no such partition. ``lag``: the rows that wait, at most. ``note``:
-    what is wrong or new with it; empty otherwise.
+    know. ``begin``, ``end``: the first offset that the broker has, and the next one that it will
+    assign; None if the broker was not asked, or has no such partition. ``lag``: the rows that wait,
+    at most. ``note``: what is wrong or new with the partition; empty otherwise.
     """
 
     entry: int

@@ -10,16 +10,16 @@ from typing import Any
 from flinkish.messages.codec import OMIT_DEFAULT
 from flinkish.messages.launch import Launch, RestoreSpec
 
-#: The fewest batches that a new program can be asked for.
+#: The smallest number of batches that a new program can be required to commit.
 LEAST_HEALTH_BATCHES = 0
 
 
 class UpgradeKind(str, Enum):
     """How the new program takes over from the old job.
 
-    IN_PLACE: the old job is stopped, then the new program started. HANDOVER: the driver of the new
-    program is started before that. SHADOW: the new program runs beside the old job, on a copy of
-    its state, until the user decides.
+    IN_PLACE: the old job is stopped, then the new program is started. HANDOVER: the driver of the
+    new program is started before the old job is stopped. SHADOW: the new program runs beside the
+    old job, on a copy of its state, until the user decides.
     """
 
     IN_PLACE = "in-place"
@@ -30,11 +30,12 @@ class UpgradeKind(str, Enum):
 class UpgradeState(str, Enum):
     """What is done next in an upgrade, or how it ended.
 
-    STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, to
-    ROLLED_BACK. ABANDONED: the old job was never stopped, or a shadow ended after its job had been
-    stopped for it. A handover begins with PREPARING: the driver of the new program starts beside
-    the old job. A shadow begins with SAVING, a savepoint of the job, which keeps running; it is
-    SHADOWING until the user decides, and PROMOTING when the old job is stopped for it.
+    STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, lead to
+    ROLLED_BACK. ABANDONED: the old job was never stopped, or it was stopped for a shadow that then
+    ended. A handover begins with PREPARING: the driver of the new program starts beside the old
+    job. A shadow begins with SAVING, a savepoint of the old job, which keeps running. The upgrade
+    is SHADOWING until the user decides, and PROMOTING while the old job is stopped for the
+    shadow.
     """
 
     PREPARING = "PREPARING"
@@ -82,7 +83,7 @@ class Health:
     batches
         How many batches every query has to commit; 0: the queries only have to start.
     timeout
-        The seconds that it gets for its start, and again for these batches.
+        The seconds that the program gets for its start, and again for these batches.
     """
 
     batches: int = 3
@@ -110,7 +111,7 @@ class Upgrade:
     timeout
         Seconds that the job's savepoint, and its end if it is stopped, may take in all.
     request_id
-        The request that stops the old job; for a shadow, first the one that saves it.
+        The request that stops the old job; for a shadow, at first the request for its savepoint.
     savepoint
         The savepoint that the new program continues from.
     new_job_id, old_again_id

@@ -1,9 +1,9 @@
 """The queries of jobs as their drivers report them, and the claims of queries and supervisors.
 
-Only one query at a time may run under a Spark query id, and a file sink has one writer. A query
-claims both here before Spark starts it, and its checkpoint, because a new one has no query id yet.
-A claim needs no release: it holds until its query or its job ends. The job's next driver does not
-inherit claims.
+Only one query at a time may run under a Spark query id, and a file sink has one writer. Before
+Spark starts a query, the query claims both here. It also claims its checkpoint, because a new query
+has no query id yet. A claim needs no release: it holds until its query or its job ends. The job's
+next driver does not inherit claims.
 
 A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
 savepoint needs; they are written when the query starts.
@@ -185,7 +185,8 @@ class Claims(QueryReports):
     def supervise(self, job_id: str, process: ProcessRef) -> JobRecord | None:
         """Record a job's supervisor; return the job, or None if another process is its supervisor.
 
-        If two processes are to start a job's driver because one was delayed, only one does.
+        If two processes are about to start a job's driver, because the first was delayed, only one
+        of them starts it.
 
         Raises JobNotFound.
         """
@@ -257,7 +258,7 @@ class Claims(QueryReports):
         return self._database.write(work)
 
     def writers(self) -> list[Claim]:
-        """Return the places that queries of jobs that have not ended write to."""
+        """Return the claims on files and tables that the queries of unfinished jobs write to."""
         written = f"substr(c.resource, 1, {len(_FILES)}) IN ('{_FILES}', '{_TABLE}')"
         rows = self._read(f"{_CLAIMS} AND {written} {_ORDER}")
         return _running(rows)
@@ -266,7 +267,7 @@ class Claims(QueryReports):
 def _is_other(claim: Claim, job_id: str, query: str) -> bool:
     """Return whether a claim is another job's, or another query's on a file sink. Pure.
 
-    Spark itself decides which query of one program has a query id.
+    Within one program, Spark itself decides which of two queries with one query id runs.
     """
     if claim.job.job_id != job_id:
         return True
@@ -278,7 +279,7 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
     claims = _running(tx.rows(f"{_CLAIMS} AND c.resource = :resource {_ORDER}", resource=resource))
     if not resource.startswith(_ID):
         return claims
-    # A query that has started with a new id did not claim it.
+    # A query that started with a new query id holds that id without a claim.
     rows = tx.rows(
         f"SELECT {_JOB}, q.query_id AS resource, q.name AS query, q.status, q.seen, 0 AS since "
         "FROM flinkish_queries q JOIN flinkish_jobs j ON j.job_id = q.job_id "
@@ -290,10 +291,10 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
 
 
 def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
-    """Return the claims of queries not known to have ended since; the newest row counts.
+    """Return the claims whose queries are not known to have ended since; the newest row counts.
 
-    ``seen`` and ``since`` are revisions of the job: those of a query's last report, and of the
-    claim.
+    ``seen`` and ``since`` are revisions of the job: ``seen`` at the query's last report, ``since``
+    at the claim.
     """
     claims: dict[tuple[str, str, str], Claim] = {}
     for row in rows:

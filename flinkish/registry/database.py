@@ -41,14 +41,14 @@ class Database:
 
     There is one connection per process, guarded by a lock: every statement of the registry takes
     well under a millisecond, and one connection keeps :meth:`changes_marker` simple. A child made
-    by ``fork`` opens its own.
+    by ``fork`` opens its own connection.
     """
 
     #: The URL without its password.
     url_masked: str
     #: The reason why nothing can be written, or None.
     read_only: str | None = None
-    #: When its server was started, in seconds since the epoch; 0 if it has none.
+    #: When the database's server was started, in seconds since the epoch; 0 without a server.
     up_since: float = 0.0
 
     def read(self, sql: str, parameters: Parameters) -> list[Row]:
@@ -65,8 +65,8 @@ class Database:
     def serialize(self, transaction: Transaction) -> None:
         """Wait until no other transaction that called this is open, and keep others out.
 
-        For conditions on rows that other transactions may add. Later statements of this transaction
-        see what the others have committed.
+        Conditions on rows that other transactions may add need this. Later statements of this
+        transaction see what the others have committed.
         """
         raise NotImplementedError
 

@@ -55,10 +55,10 @@ _SAVEPOINTS = (
 def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     """Return the file of the SQLite registry if only defaults and one variable determine it.
 
-    None when a configuration file exists or any other ``FLINKISH_*`` variable may matter (an
-    invalid one must be reported), or when the variable names a file that does not exist. The
-    default file may be absent: the first ``run`` creates it. Raises OSError if it is unknown
-    whether the file exists.
+    The result is None when a configuration file exists, when any other ``FLINKISH_*`` variable may
+    matter (an invalid one must be reported), or when the variable does not name an existing file by
+    its absolute path. The default file may be absent: the first ``run`` creates it. Raises OSError
+    if it is unknown whether the file exists.
     """
     named = None
     for variable in environ:
@@ -100,9 +100,9 @@ def read_jobs(
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]]] | None:
     """Return what ``list`` shows, or None for anything but the plain case.
 
-    These are the rows for ``cli.output.jobs_text.show``, and the name and id of each unacknowledged
-    failed job. ``path`` is absolute; if there is no file, the registry is empty. The filters are
-    those of :class:`flinkish.cli.commands.list.ListOptions`.
+    The result has the rows for ``cli.output.jobs_text.show``, and the name and id of each failed
+    job that is not acknowledged. ``path`` is absolute; if there is no file, the registry is empty.
+    The filters are those of :class:`flinkish.cli.commands.list.ListOptions`.
     """
     if is_absent(path):
         return [], []
@@ -170,7 +170,7 @@ def _read(
 
 
 def _certainly_alive(host: str, driver: list[Any], supervisor: list[Any]) -> bool:
-    """Return whether the job's driver, or before it exists its supervisor, runs on this host.
+    """Return whether a job's driver runs on this host, or its supervisor if it has no driver yet.
 
     The rule is that of :func:`flinkish.registry.liveness.loss_reason`; False in case of doubt.
     """

@@ -1,11 +1,12 @@
 """Find the savepoints that jobs still need or are writing, according to the registry alone.
 
 A restored job needs its savepoint as a fallback until its own queries have committed a batch:
-before that, its checkpoint has nothing that the savepoint lacks. It also needs it for queries that
-its program has not started: a program of bounded queries starts them one after the other.
-``run --resume`` needs it after a job that was ended before its program had finished
-(:mod:`.resumed_runs`), and ``restart`` after one that was ended before it had begun with it. An
-unfinished upgrade may roll back to its savepoints, even if the new job has failed.
+before that, its checkpoint has nothing that the savepoint lacks. The job also needs the savepoint
+for queries that its program has not started: a program of bounded queries starts them one after the
+other. ``run --resume`` needs the savepoint of a job that was ended before its program had finished
+(:mod:`.resumed_runs`). ``restart`` needs the savepoint of a job that was ended before it had
+started from that savepoint. An unfinished upgrade may roll back to its savepoints, even if the new
+job has failed.
 """
 
 from __future__ import annotations
@@ -115,11 +116,11 @@ def _next_runs(
     active: Sequence[JobRecord],
     queries: Mapping[str, Sequence[QueryStatus]],
 ) -> tuple[list[JobRecord], list[JobRecord]]:
-    """Return the runs that the next run of each name may begin with, by the records alone.
+    """Return the runs that decide what the next run of a name restores, by the records alone.
 
-    The first list has the restored runs that ``run --resume`` may resume from. The second has each
-    name's newest later run that may have ended before it began with its savepoint: ``restart``
-    begins with that savepoint, and ``run --resume`` names it.
+    The first list has the restored runs that ``run --resume`` may resume from. The second list has,
+    for each name, the newest run since then that may have ended before it started from its
+    savepoint: ``restart`` starts from that savepoint, and the error of ``run --resume`` names it.
     """
     active_names = {job.name for job in active}
     runs: dict[str, list[JobRecord]] = {}
@@ -147,7 +148,7 @@ def outlived(queries: Sequence[QueryStatus], offered: Collection[str | None] = (
     That is so when every restored query has committed a batch of its own, and no saved query is
     left for a query that the program has not started yet (it may start its next query only after a
     bounded one has ended; see ``flinkish.driver.runtime.restore_gate``). The plan of a query
-    records what it restored and at which batch it started.
+    records what the query restored and at which batch it started.
 
     ``offered`` are the names of the saved queries that the job began with
     (:func:`.resumed_runs.offered_names`).

@@ -1,7 +1,7 @@
 """The job registry: jobs, their states, the mailbox of requests, the savepoints.
 
 It is the control plane. A client inserts a request; the agent in the job's driver claims it, does
-the work and writes the result back. The two never talk to each other directly. Every change is one
+the work and writes the result back. Client and agent never talk directly. Every change is one
 short transaction that first locks the row of its job (by incrementing its ``revision``), so what a
 caller reads inside the transaction stays true until it commits, on SQLite and on PostgreSQL.
 
@@ -103,8 +103,8 @@ class Registry(SavepointTable, UpgradeRecords):
     def open(cls, url: str, *, create: bool = True) -> Registry:
         """Open the registry at ``url`` and bring its schema up to date.
 
-        With ``create``, a missing file (or missing tables) is created; otherwise it is a
-        RegistryError.
+        With ``create``, a missing file (or missing tables) is created. Without it, raises
+        RegistryError if the file or the tables are missing.
         """
         return cls(_open_database(url, create=create))
 
@@ -148,14 +148,14 @@ class Registry(SavepointTable, UpgradeRecords):
 
     @property
     def up_since(self) -> float:
-        """When the database's server was started, in seconds since the epoch; 0 without one."""
+        """When the database server was started, in seconds since the epoch; 0 without a server."""
         return self._database.up_since
 
     def changes_marker(self) -> object:
         """Return a value that changes when *another* connection has written.
 
-        It is cheap to get. SQLite: ``PRAGMA data_version``. PostgreSQL: always different, so poll
-        less often.
+        It is cheap to get. For SQLite it is ``PRAGMA data_version``. For PostgreSQL it is always
+        different, so poll less often.
         """
         return self._database.changes_marker()
 

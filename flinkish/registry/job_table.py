@@ -43,11 +43,11 @@ class JobTable(Purging):
     def add_job(self, job: JobRecord, *, unique_name: bool = False) -> None:
         """Register a job; its state becomes the first entry of its history.
 
-        ``unique_name`` refuses the job if another of its name has not ended, even one that is being
-        added at the same time.
+        ``unique_name`` refuses the job if another job of its name has not ended, even a job that is
+        being added at the same time.
 
-        Raises RegistryError if the id is taken; with ``unique_name`` NameTaken, and Locked if the
-        name is that of an unfinished upgrade.
+        Raises RegistryError if the id is taken. With ``unique_name``, raises NameTaken if such a
+        job exists, and Locked if an unfinished upgrade holds the name.
         """
         values = job_values(job)
         columns = list(values)
@@ -81,12 +81,12 @@ class JobTable(Purging):
         """Return the job that an id, a unique prefix of an id, or a name refers to.
 
         A complete id, or a prefix of at least 4 digits, matches a job in any state (the caller
-        checks the state). A name refers to the one job of that name that is not final; with
-        ``include_final``, if there is none, to the one final job of that name from which no other
-        of that name has resumed.
+        checks the state). A name refers to the one job of that name that is not final. If there is
+        none, with ``include_final`` the name refers to the one final job of that name from which no
+        other job of that name has resumed.
 
-        Raises JobNotFound, AmbiguousJob with the candidates, and UsageError if the reference has 32
-        characters but is not an id (Flink's message).
+        Raises JobNotFound, AmbiguousJob with the candidates, and UsageError if the reference is
+        blank, or has 32 characters but is not an id (Flink's message).
         """
         reference = reference.strip()
         if not reference:
@@ -108,7 +108,7 @@ class JobTable(Purging):
         return statements.choose(reference, by_prefix, named, include_final=include_final)
 
     def _not_superseded(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
-        """Return the ended jobs from which no later one of them has resumed."""
+        """Return those of the ended jobs from which no later job among them has resumed."""
         query_ids: dict[str, set[str]] = {job.job_id: set() for job in jobs}
         paths: dict[str, set[str]] = {job.job_id: set() for job in jobs}
         for job_id in query_ids:
@@ -157,7 +157,7 @@ class JobTable(Purging):
 
         A final state sets the end time. If the job is already in the state, nothing is appended. A
         missing failure or exit status is added, and a guessed failure, ``driver-lost``, is replaced
-        by the real one. ``seen`` is the job by which a reader decided this.
+        by the real one. ``seen`` is the record from which a reader concluded that the job is lost.
 
         Raises WrongState if ``new`` may not follow the current state, or the job's state, processes
         or heartbeat are no longer those of ``seen``, and JobNotFound.
@@ -196,16 +196,16 @@ class JobTable(Purging):
         reason: str,
         supervisor: ProcessRef | None = None,
     ) -> JobRecord:
-        """Move a failed or ended job to RESTARTING, for the process that starts it; return it.
+        """Move a FAILING or ended job to RESTARTING, so that the caller may start it; return it.
 
         Of two callers that have seen the same end, only one succeeds: the job must still be as
         ``seen``, FAILING or in a final state. ``supervisor`` is the job's own supervisor, if it
         restarts the driver.
 
         Raises WrongState if the job has changed since (another process has started it, for
-        instance), NameTaken if the job had ended and another running one has its name, Locked if an
-        unfinished upgrade continues from it or has the name, and Superseded if another job has
-        resumed from its state.
+        instance) or was purged, NameTaken if the job had ended and another unfinished job has its
+        name, and Superseded if another job has resumed from its state. Without ``supervisor``,
+        raises Locked if an unfinished upgrade holds the job or its name.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -278,7 +278,7 @@ class JobTable(Purging):
         self._database.write(work)
 
     def rename(self, job_id: str, name: str) -> None:
-        """Give a job another name, which no other job that has not ended may have.
+        """Give a job another name, which no other unfinished job may have.
 
         Raises JobNotFound and NameTaken.
         """
@@ -295,7 +295,7 @@ class JobTable(Purging):
         """Record the savepoint that a job waits for (``RestoreSpec.is_awaited``).
 
         Raises JobNotFound, and WrongState if the job does not wait for a savepoint, or was given
-        another.
+        another savepoint.
         """
 
         def work(tx: Transaction) -> None:
@@ -324,7 +324,7 @@ class JobTable(Purging):
         return [job_of(row) for row in rows]
 
     def acknowledge(self, job_ids: Iterable[str]) -> list[str]:
-        """Record that the failures of these jobs were acknowledged; return those that were new."""
+        """Acknowledge the failures of jobs; return the ids of those not acknowledged before."""
         now, ids = self.now(), list(job_ids)  # an iterator would be used up when `work` is retried
 
         def work(tx: Transaction) -> list[str]:

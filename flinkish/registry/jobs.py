@@ -114,7 +114,7 @@ class JobRecord:
         return self.name != self.launch.default_name
 
 
-#: The reason of a job's end if its program ended first: it did not wait for its queries.
+#: The recorded reason of a job's end if its program ended without waiting for its queries.
 ENDED_BEFORE_QUERIES = "program ended while its queries ran"
 
 

@@ -28,7 +28,7 @@ STALE_START = 600.0
 #: supervisor lives: the supervisor is about to record how the driver ended, which is more precise.
 #: Limits how long a reader may show an outdated state.
 SUPERVISOR_GRACE = 4.5
-#: The same for a job whose supervisor starts its driver again: it is shown as FAILING meanwhile.
+#: The same for a job whose supervisor will start its driver again; the job is shown as FAILING.
 RESTART_GRACE = 60.0
 #: Seconds after the next heartbeat was due during which a dead driver is not yet lost.
 _MISSED = 2.5
@@ -127,8 +127,9 @@ def _restarts(job: JobRecord) -> bool:
 def silence_limit(job: JobRecord) -> float:
     """Return the seconds without a heartbeat after which a driver out of sight counts as lost.
 
-    That is three intervals of the job, if they are longer than :data:`STALE`. Until a driver has
-    registered itself the job's heartbeat, if there is one, is only the time of its restart.
+    That is :data:`STALE`, or three heartbeat intervals of the job if they are longer. Until a
+    driver has registered itself, it is :data:`STALE_START`: the job's heartbeat, if there is one,
+    is then only the time of its restart.
     """
     if job.heartbeat is None or job.driver is None:
         return STALE_START
@@ -140,7 +141,7 @@ def _stale(job: JobRecord, host: str, age: float) -> str | None:
 
 
 def silence(registry: Registry, job: JobRecord, now: float) -> float:
-    """Return the seconds since a job's last heartbeat, or since its start without one.
+    """Return the seconds since a job's last heartbeat, or since its start if it has none.
 
     While the registry's server was down no driver could report; that time does not count.
     """
@@ -153,8 +154,8 @@ def reconcile(
 ) -> list[JobRecord]:
     """Return the current state of jobs; a job whose process is gone becomes FAILED.
 
-    It gets a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
-    supervisor that knows the real failure may replace this one afterwards. With a read-only
+    Such a job gets a ``driver-lost`` failure with the end of its log, and its unfinished requests
+    fail. A supervisor that knows the real failure may replace this one afterwards. With a read-only
     registry the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the
     registry's clock.
     """

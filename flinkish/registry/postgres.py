@@ -51,7 +51,7 @@ _CLOCKS = (
     "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION), "
     "CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION)"
 )
-_SET = 1.0  # seconds by which a clock that was set differs at least
+_SET = 1.0  # seconds: a larger jump of this host's clock means that the clock was set
 
 
 class PostgresDatabase(Database):
@@ -160,7 +160,7 @@ class PostgresDatabase(Database):
             # A forked child must neither use nor close its parent's connection.
             self._inherited.append(self._connection if self._process != os.getpid() else None)
             self._process = os.getpid()
-            # Parsed, because libpq accepts special characters in a password as they are.
+            # The URL is parsed, because libpq accepts unescaped special characters in a password.
             timeout = conninfo_to_dict(self._url).get("connect_timeout", _CONNECT_TIMEOUT)
             # No server-side prepared statements: poolers in transaction mode lose them.
             self._connection = psycopg.connect(
@@ -218,7 +218,7 @@ class PostgresDatabase(Database):
     def _hide(self, text: str) -> str:
         for password in passwords_of(self._url):
             text = text.replace(password, MASK)
-            # Unless special characters are written as %XX, libpq takes a part for a port or a host.
+            # Without %XX escapes, libpq may take a part of the password for a port or a host.
             for part in filter(None, re.split(r"[/?#@:&=%\s]+", password)):
                 text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", MASK, text)
         return mask_secrets(text)

@@ -1,14 +1,15 @@
 """Decide which ended jobs a purge removes, with the reason for everything that stays. Pure.
 
 A purged job loses its record with its requests, its log, and the checkpoints that flinkish placed
-for it. A job stays as a whole if the rules exclude it (it ended too late, its failure is not
+for it. A job stays as a whole if the rules exclude it (it ended too recently, its failure is not
 acknowledged, a savepoint of it is being written), or if its checkpoint is needed: by a job that
 stays, or by a savepoint inside it. Savepoints share no files with checkpoints.
 
-The record alone stays, without the files, while there is a savepoint of an earlier batch of one of
-its queries. Sinks remember query ids and batch numbers, so a restore of that savepoint must know
-that the batches after it were already written (``flinkish.restore.plan.query_id``). The same holds
-for a start in the program's own ``checkpointLocation``, if a restored job has left it behind.
+The record alone stays, without the files, while a savepoint, or a job that stays, is at an earlier
+batch of one of its queries. Sinks remember query ids and batch numbers, so a restore from there
+must know that later batches were already written (``flinkish.restore.plan.query_id``). The record
+also stays while the program's own ``checkpointLocation`` is at an earlier batch, because a restored
+job has left that checkpoint behind: a plain start would continue there.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class JobFacts:
 
     ``place`` is its own directory of checkpoints, ``origin`` what it was restored from, until its
     own checkpoints replace that; both normalised. ``is_unacknowledged`` is set if it has failed and
-    nobody has acknowledged it. ``saving`` is why a savepoint of it may be in progress.
+    nobody has acknowledged the failure. ``saving`` is why a savepoint of it may be in progress.
     ``checkpoint`` and ``log_bytes`` are looked up only for candidates (those without a
     :func:`standing_reason`).
     """
@@ -106,7 +107,7 @@ class Item:
 class JobPlan:
     """What a purge does with one ended job.
 
-    ``reasons`` are why it stays as a whole; then ``items``, its parts, are empty.
+    ``reasons`` are why the job stays as a whole. In that case ``items``, the job's parts, is empty.
     """
 
     job: JobRecord
@@ -128,8 +129,8 @@ class JobPlan:
 class Rules:
     """Which jobs to purge.
 
-    ``ended_before`` is in seconds since the epoch. With ``failed``, also those with unacknowledged
-    failures.
+    Jobs that ended before ``ended_before`` (seconds since the epoch) are purged. With ``failed``,
+    that includes jobs whose failures are not acknowledged.
     """
 
     ended_before: float
@@ -152,7 +153,8 @@ def plan_purge(
 ) -> tuple[JobPlan, ...]:
     """Decide what a purge does with each ended job, in the order of ``jobs``.
 
-    ``jobs`` are all jobs of the registry, ``savepoints`` those of its savepoints that exist.
+    ``jobs`` are all jobs of the registry. ``savepoints`` are the registry's savepoints that still
+    exist.
     """
     kept = {facts.job.job_id: standing_reason(facts, rules) for facts in jobs}
     while True:  # a job that stays may need another's checkpoint, and that job a third's
@@ -241,8 +243,8 @@ def _remembered(
 def _makes_stale(facts: JobFacts, jobs: Collection[JobFacts]) -> str | None:
     """Return why the record stays: the program's own checkpoint is at an earlier batch.
 
-    A plain ``run`` would continue in it, and only the record tells that this job has gone on. The
-    record of a later run of the query would serve as well.
+    A plain ``run`` would continue in that checkpoint, and only the record tells that this job has
+    gone on from it. The record of a later run of the query would serve as well.
     """
     for run in facts.runs:
         if not run.own_place or run.own_place == run.place or run.batch_id is None:

@@ -19,7 +19,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.registry.rows import dump, query_of
 from flinkish.registry.statements import locked, set_fields
 
-#: The key in a job's failure that marks the job as purged; its value is the time of that.
+#: The key in a job's failure that marks the job as purged; its value is the time of the purge.
 MARK = "purged"
 _TABLES = (
     *("flinkish_states", "flinkish_queries", "flinkish_requests"),
@@ -41,14 +41,14 @@ def why_purged(job: JobRecord) -> WrongState | None:
 
 
 def still_purged(job: JobRecord, failure: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a failure to be recorded for a job, with the mark of its purge if it has one."""
+    """Return a failure to record for a job, with the mark of the job's purge if it has one."""
     if not job.failure or MARK not in job.failure:
         return failure
     return {**(failure or job.failure), MARK: job.failure[MARK]}
 
 
 class Purging(Claims):
-    """The end of records, on top of the claims of queries."""
+    """The removal of jobs' records, on top of the claims of queries."""
 
     def runs(self, job_ids: Sequence[str] | None = None) -> dict[str, list[QueryStatus]]:
         """Return all runs of the queries of jobs (default: of all jobs), by job.
@@ -66,7 +66,7 @@ class Purging(Claims):
         """Mark an ended job, whose files are about to be removed; return it.
 
         ``seen`` is the job as planned. ``batches`` are the newest batches by query id: the registry
-        knows only those of the last heartbeat, and nothing else records them afterwards. Raises
+        knows only the batches of the last heartbeat, and the checkpoints will be gone. Raises
         WrongState if the job was restarted since, JobNotFound if another purge has removed it.
         """
 
@@ -114,7 +114,7 @@ class Purging(Claims):
 
 
 def _mark(job: JobRecord, now: float) -> dict[str, Any]:
-    """Return the failure of a purged job, which includes the job's own."""
+    """Return the failure of a purged job, which includes the job's own failure."""
     removed = WrongState("its checkpoints and its log were removed by flinkish purge", hint="")
     own = dict(job.failure) if job.failure else removed.to_record()
     return {**own, MARK: now}

@@ -166,7 +166,7 @@ class Mailbox:
         return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
 
     def complete(self, request_id: str, result: RequestResult) -> bool:
-        """Give a request its result; False, without a change, if it already has one."""
+        """Complete a request with its result; return False, with no change, if it has ended."""
         values = {"result": result, "state": RequestState.COMPLETED}
         return self._settle(request_id, f"state IN {_UNFINISHED}", values)
 
@@ -194,7 +194,10 @@ class Mailbox:
         return self._database.write(work)
 
     def request(self, reference: str) -> Request:
-        """Return the request with this id, or with this unique prefix (at least 4 digits)."""
+        """Return the request with this id, or with this unique prefix (at least 4 digits).
+
+        Raises RequestNotFound, and UsageError if the prefix is not unique.
+        """
         text = reference.strip().lower()
         rows: list[Row] = []
         if statements.is_id(text):
@@ -217,7 +220,7 @@ class Mailbox:
         return request_of(rows[0])
 
     def requests(self, job_id: str, *, finished_since: float | None = None) -> list[Request]:
-        """Return the requests of a job, oldest first: all, or those that have finished since."""
+        """Return a job's requests, oldest first; with ``finished_since``, those finished since."""
         lately = "" if finished_since is None else "AND finished >= :since "
         rows = self._read(
             f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests "

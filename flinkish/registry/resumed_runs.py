@@ -24,7 +24,7 @@ class ResumedRun:
 
 @dataclass(frozen=True)
 class ResumedRuns:
-    """What ``run --resume`` restores: a job's newest run, and what that had not restored yet.
+    """What ``run --resume`` restores: a job's newest run, and what that run had not restored yet.
 
     ``runs`` are the newest run and the runs before it, back to the oldest that still has a query to
     restore. ``taken`` are the names of the saved queries that the runs have restored, or dropped by
@@ -66,8 +66,8 @@ def newest_run(
 ) -> JobRecord | None:
     """Return the run from which a job would resume: the newest that has ended and committed.
 
-    ``runs`` are all of the name that count. ``has_committed`` returns whether any query of a run
-    has committed a batch.
+    ``runs`` are the runs of the name that count. ``has_committed`` returns whether any query of a
+    run has committed a batch.
     """
     return next((job for job in newest_first(runs) if has_committed(job)), None)
 

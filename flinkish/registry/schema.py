@@ -6,7 +6,8 @@ carry a prefix because a PostgreSQL database may be shared with other programs.
 
 Version 1 is the first step. Never edit a released step: append a new one.
 
-Imports almost nothing: ``fast_list`` asks here whether the file of a SQLite registry exists.
+This module imports almost nothing, because ``fast_list``, which must start quickly, asks it whether
+the file of a SQLite registry exists.
 """
 
 from __future__ import annotations

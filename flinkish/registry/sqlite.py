@@ -40,11 +40,11 @@ _PAUSE = 0.01
 class SqliteDatabase(Database):
     """A SQLite file at the absolute ``path``.
 
-    With ``create``, a missing file is created with mode 0600 (its directory with 0700); otherwise
-    it is a RegistryError.
+    With ``create``, a missing file is created with mode 0600 (its directory with 0700). Without it,
+    raises RegistryError if the file is missing.
     """
 
-    #: The state of the file when a connection was made that sees no later change, else None.
+    #: The file's state when an immutable connection, which sees no later change, was made; or None.
     _frozen: tuple[object, ...] | None = None
 
     def __init__(self, path: str, *, create: bool = True) -> None:
@@ -188,7 +188,7 @@ class SqliteDatabase(Database):
         )
         try:
             # In WAL mode NORMAL loses nothing when a process dies. A power cut loses at most the
-            # last transactions, never the consistency of the file. This already reads the file.
+            # last transactions, never the consistency of the file. These PRAGMAs read the file.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
         except BaseException:

@@ -47,7 +47,7 @@ def choose(
     """Return the one job that ``reference`` refers to.
 
     A prefix matches a job in any state (the caller checks the state). A name refers to unfinished
-    jobs first, and with ``include_final`` to a finished one if there is no other. ``by_id`` are the
+    jobs first; if there are none, with ``include_final`` it refers to ended jobs. ``by_id`` are the
     jobs whose id starts with the reference (empty if it cannot be an id), ``by_name`` those with
     exactly that name. Raises AmbiguousJob, JobNotFound, or UsageError for a malformed id.
     """
@@ -62,7 +62,7 @@ def choose(
 
 
 def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[str]) -> bool:
-    """Return whether a restore, not a fork, continues from a job's state or savepoints. Pure."""
+    """Return whether a restore that is not a fork uses a job's state or savepoints. Pure."""
     if restore is None or restore.options.fork:
         return False
     return restore.job == job_id or (bool(restore.path) and restore.path in savepoints)
@@ -73,7 +73,7 @@ def without_superseded(
     query_ids: Mapping[str, Collection[str]],
     savepoints: Mapping[str, Collection[str]],
 ) -> list[JobRecord]:
-    """Return the ended jobs that no later one of them has continued. Pure.
+    """Return those of the ended jobs that no later job among them has continued. Pure.
 
     A later job continues an earlier one if it runs one of the earlier job's queries, started from
     its checkpoints or savepoints, or started from the same savepoint, as after an upgrade that was
@@ -212,9 +212,9 @@ def name_taken(holder: JobRecord) -> NameTaken:
 def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobRecord | None:
     """Return the newest job that has continued, or is about to continue, from a job's state.
 
-    Such a successor has run one of the job's queries, or was started from its checkpoints or one of
-    its savepoints after ``job`` (or its driver) had ended; then an ended one counts only if it ran
-    a query. ``rows`` runs an SQL query, in a transaction or as a reader.
+    Such a successor has run one of the job's queries, or was started from the job's checkpoints or
+    savepoints after the job had ended. A successor of the second kind that has itself ended counts
+    only if it ran a query. ``rows`` runs an SQL query, in a transaction or as a reader.
     """
     # In a handover the new job starts before the old one ends.
     after = "j.start_time >= :since" if job.end_time is None else "j.end_time > :since"

@@ -29,10 +29,10 @@ _UNFINISHED = (
 
 
 def holds_name(upgrade: Upgrade, name: str) -> bool:
-    """Return whether an unfinished upgrade holds a name even while no job of it runs. Pure.
+    """Return whether an unfinished upgrade holds a name even while no job of that name runs. Pure.
 
-    Between the end of the old job and the start of the new one no other job may resume from its
-    state. A shadow's job runs until the shadow is promoted.
+    Between the end of the old job and the start of the new one, no other job may resume from the
+    old job's state. With a shadow, the old job runs until the shadow is promoted.
     """
     is_between = upgrade.kind is not UpgradeKind.SHADOW or upgrade.state is UpgradeState.PROMOTING
     return is_between and upgrade.name == name
@@ -63,7 +63,7 @@ def refuse_held(
     started, if it must be unique; ``job`` the job itself, if known: a job of the upgrade may use
     the upgrade's name.
 
-    Raises Locked if the upgrade continues from the job, or has the name.
+    Raises Locked if an upgrade holds the job (:func:`holds_job`) or the name (:func:`holds_name`).
     """
     for row in rows(_UNFINISHED):
         upgrade, _ = _upgrade_of(row)
@@ -176,7 +176,7 @@ class UpgradeRecords(Purging):
         return _upgrade_of(rows[0])
 
     def upgrades_of(self, job_id: str) -> list[Upgrade]:
-        """Return the upgrades that a job was part of, as old or new one, oldest first."""
+        """Return the upgrades that a job was part of, as the old or the new job, oldest first."""
         rows = self._read(
             f"SELECT {_COLUMNS} FROM flinkish_upgrades "
             "WHERE :id IN (job_id, new_job_id, old_again_id) ORDER BY created, upgrade_id",

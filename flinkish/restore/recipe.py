@@ -27,15 +27,15 @@ class OriginCheckpoint:
     files
         Paths relative to ``root``.
     held
-        The locations of files that lie elsewhere: in another savepoint that holds them for this
-        one. By path.
+        The locations, by path, of files that lie in another savepoint, which holds them for this
+        one.
     recorded
         The sizes and digests of the files in a savepoint; a checkpoint has none.
     planned_state
-        The files of the state that the planned batch has written, if it has written all: the query
-        was killed before its commit. By path, and not among ``files``.
+        The paths of the state files that the planned batch has written, if it had written all of
+        them when the query was killed before the commit. They are not among ``files``.
     paths
-        How the paths in the logs of file sources are mapped: its files are read as mapped.
+        How the paths in the logs of file sources are mapped when these logs are read.
     """
 
     root: str
@@ -60,7 +60,7 @@ class TakenState:
     new_schema
         Whether the schema files are left out, so that Spark writes the schemas of the program.
     kind
-        Spark's name of the operator that takes the state, where it is of another kind.
+        Spark's name of the operator that takes the state, if that operator is of another kind.
     """
 
     origin: int
@@ -110,8 +110,8 @@ class TakenSource:
         The position that replaces the origin's (``--set-offsets``). The source then has no part in
         a planned batch.
     move
-        The URLs of the directories from which and to which the files of a file source were moved;
-        its log gets the new paths.
+        The URLs of the old and the new directory, if the files of a file source were moved; the log
+        of the source gets the new paths.
     """
 
     origin: int
@@ -145,7 +145,7 @@ class Recipe:
         The query id that replaces the base's in ``metadata``; None to keep the base's.
     rebase_to
         The committed batch of the new checkpoint, for a sink that already has later batches. The
-        planned batch becomes the one after it. It is never before the batches of the origins.
+        planned batch becomes the next one. A batch before those of the origins has no effect.
     pins
         New values of settings that the base's offset log pins.
     takes_planned_state
@@ -192,7 +192,10 @@ class Recipe:
 
     @property
     def keeps_planned(self) -> bool:
-        """Whether the base gives any position, so that its planned batch is kept if it has one."""
+        """Whether a source keeps a position of the base; a planned batch of the base is then kept.
+
+        A position that ``--set-offsets`` replaces does not count.
+        """
         return self.sources is None or any(
             isinstance(s, TakenSource) and s.origin == self.base and s.offset is None
             for s in self.sources

@@ -108,7 +108,7 @@ __all__ = [
 ]
 
 _DESCRIPTOR = re.compile(r"(?:/dev|/proc/self)/fd/(\d{1,9})")
-#: Links that are followed to a descriptor, as many as Linux follows.
+#: Maximum number of links that are followed to a descriptor: Linux's own limit.
 _MAX_LINKS = 40
 
 _Item = TypeVar("_Item")
@@ -150,7 +150,7 @@ def walk_files(
     """Yield every visible file below a directory, with its relative path (separated by slashes).
 
     A symbolic link is yielded as a file with its own size and age, or with those of its target if
-    ``follow`` is set. A link to a directory is not gone into.
+    ``follow`` is set. A link to a directory is not entered.
     """
     if is_local(location):
         yield from local.walk_files(location, prefix, follow=follow)
@@ -219,8 +219,8 @@ def read_tail(
 ) -> bytes:
     """Read at most the last ``count`` bytes of a file of ``size`` bytes.
 
-    ``original`` is the location and stamp of the local file that it was copied from, which is read
-    instead if it still has that stamp. Raises FileNotFoundError.
+    ``original`` is the location and the stamp of the local file from which this file was copied.
+    The original is read instead if it still has that stamp. Raises FileNotFoundError.
     """
     start = max(size - count, 0)
     if original is not None:
@@ -275,8 +275,8 @@ def write_atomically(location: str, data: bytes) -> None:
 def write_output(path: str, data: bytes) -> None:
     """Write a file of this host that a user has named: atomically, except for a pipe or a device.
 
-    A link is followed. One to an open file of this process, like ``/dev/stdout``, gets the data
-    where that file stands.
+    A link is followed. If the path leads to an open file of this process, as ``/dev/stdout`` does,
+    the data is written at the current position of that file.
 
     Raises UsageError for a URL of another storage, StorageError if the file cannot be written.
     """

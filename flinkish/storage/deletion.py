@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Tell = Callable[[str], object]
 #: Maximum depth of a tree. Deeper entries stay, and :func:`remove_tree` then returns False.
 MAX_DEPTH = 200
-#: Files that are removed from a remote store at once; only then ``tell`` is called for them.
+#: Number of files that are removed from a remote store together, before ``tell`` is called.
 _BATCH = 1000
 _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR})
 
@@ -100,9 +100,10 @@ def plan_tree(root: str, name: str) -> Iterator[str]:
 
 
 def remove_empty_directories(root: str, names: Iterable[str], tell: Tell | None = None) -> None:
-    """Remove those of the directories that are empty, deepest first; the others stay.
+    """Remove the named directories that are empty, deepest first; the others stay.
 
-    If a name is refused (UnsafePath), nothing is removed.
+    If a name itself is unsafe (UnsafePath), nothing is removed. A link on the way to a directory is
+    found only at that directory's turn: earlier ones may be removed already.
     """
     directories = sorted(
         {parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts)

@@ -23,7 +23,7 @@ from flinkish.storage.locations import split
 _COPY_BLOCK = 1 << 20
 #: Maximum size in bytes of a file for :func:`read_bytes`: logs, schemas, metadata.
 MAX_SMALL = 1 << 30
-#: What the system says of a path that cannot have an entry.
+#: Errors of the system for a path at which there is no entry.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 #: Errors of os.link after which a copy is still possible.
 _LINK_REFUSED = frozenset(
@@ -40,9 +40,9 @@ _LINK_REFUSED = frozenset(
 
 
 def status_of(path: str, *, follow: bool) -> os.stat_result | None:
-    """Return the status of the entry at ``path``; None if there is none.
+    """Return the status of the entry at ``path``; None if there is no entry.
 
-    Raises StorageError if the storage does not say whether there is one.
+    Raises StorageError if the storage does not say whether there is an entry.
     """
     try:
         return os.stat(path) if follow else os.lstat(path)
@@ -232,7 +232,7 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
     ``stamp``.
     """
     try:
-        # os.link links a symbolic link itself, and what it leads to may be removed.
+        # os.link would link a symbolic link itself, and the link's target may be removed later.
         original = os.path.realpath(source) if os.path.islink(source) else source
         try:
             os.link(original, target)
@@ -253,7 +253,8 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
 def copy(source: str, target: str, stamp: str | None = None) -> int:
     """Copy a file, flush it to the disk, and return its number of bytes.
 
-    Raises FileNotFoundError, Replaced and StorageError as :func:`place` does.
+    Raises FileNotFoundError if the source no longer exists, Replaced if it no longer has ``stamp``,
+    StorageError if the target's directory does not exist.
     """
     with open_file(source) as reader:
         _check_stamp(source, os.fstat(reader.fileno()), stamp)

@@ -31,7 +31,8 @@ def locate(text: str) -> str:
     ``scheme://authority/path``. Nothing is percent-decoded: path strings of Hadoop and Flink have
     no escapes.
 
-    Raises NoLocation if the text is empty, or a URL without a slash after its scheme. Raises
+    Raises NoLocation if the text is empty, is a URL without a slash after its scheme, or is a
+    relative path while the working directory no longer exists. Raises
     StorageError if a ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the
     scheme gives ``?`` or ``#`` another meaning; or the URL contains credentials, which would appear
     in logs and in the registry.
@@ -79,8 +80,8 @@ def _split(text: str) -> tuple[str, str]:
     """Split a URL into its scheme in lower case and the text after the colon; a path has no scheme.
 
     A scheme starts with a letter, and a slash follows its colon: ``10:30`` and ``./a:b`` are paths.
-    ``file:a`` is neither: Hadoop refuses it ("Relative path in absolute URI"), and nobody means a
-    directory of that name. Raises NoLocation.
+    ``file:a`` is neither a path nor a URL: Hadoop refuses it ("Relative path in absolute URI"), and
+    nobody means a directory of that name. Raises NoLocation.
     """
     scheme, colon, rest = text.partition(":")
     is_scheme = scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme)

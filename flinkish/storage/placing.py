@@ -90,7 +90,7 @@ def place(
 class Placing:
     """A file to place, as plain data: the arguments of :func:`place`.
 
-    ``digest`` is the one that its bytes must have, if that is recorded.
+    ``digest`` is the recorded digest of the file's bytes, if there is one.
     """
 
     source: str

@@ -4,9 +4,9 @@ botocore builds, signs and reads a request in a millisecond of Python, obstore i
 savepoint makes these two requests by the thousand, and lists what it has put. botocore remains the
 authority:
 
-* its first request of each kind to a bucket shows where and how such requests are sent. If that
-  request has an unusual header (encryption, a payer ...), signature or identity, all requests of
-  that kind remain with botocore.
+* botocore's first request of each kind to a bucket shows where and how such requests are sent. If
+  that request has an unusual header (encryption, a payer ...), signature or identity, all requests
+  of that kind remain with botocore.
 * a request that fails through obstore is repeated by botocore, which follows redirects and reports
   errors. If it succeeds there, obstore is no longer used for that kind.
 """
@@ -74,7 +74,7 @@ class PlainRequests:
         self._process = os.getpid()
         #: By operation and bucket: obstore's store; None if botocore makes these requests.
         self._stores: dict[tuple[str, str], Any] = {}
-        #: By operation, bucket and key: how botocore has sent the request that is watched.
+        #: By operation, bucket and key of a watched request: how botocore has sent it.
         self._watched: dict[tuple[str, str, str], _Route | None] = {}
 
     async def put(self, path: str, data: bytes) -> None:
@@ -189,7 +189,7 @@ class PlainRequests:
             key, secret, token = self._fs.key, self._fs.secret, self._fs.token
         else:
             credentials = await self._fs.session.get_credentials()
-            if credentials is None:  # the client has its own
+            if credentials is None:  # the client has credentials of its own
                 return {"access_key_id": None}
             key, secret, token = (await credentials.get_frozen_credentials())[:3]
         expiry = datetime.now(timezone.utc) + _CREDENTIALS_LAST
@@ -198,7 +198,7 @@ class PlainRequests:
 
 
 def _route_of(headers: Any, endpoint: str, in_host: bool) -> _Route | None:
-    """Return the route of a request with these headers; None if it is not a plain one."""
+    """Return the route of a request with these headers; None if the request is not plain."""
     if not {name.lower() for name in headers} <= _PLAIN_HEADERS:
         return None
     authorization = headers.get("Authorization", "")

@@ -23,11 +23,11 @@ from flinkish.storage.locations import base_name, parent
 #: Files up to this size in bytes pass through memory whole, so their digest needs no extra read.
 SMALL = 16 << 20
 _BLOCK = 4 << 20
-#: Bytes per part when larger files are sent and read; the libraries' own blocks have 50 MB.
+#: Bytes per part when larger files are sent or read; the libraries' default is 50 MB.
 _PART = 5 << 20
 #: Maximum number of parts of a file; S3 accepts 10,000.
 _PARTS = 9000
-#: Bytes of files in memory at once, independent of the number of requests in flight.
+#: Maximum bytes of files in memory at once, whatever the number of requests in flight.
 _ROOM = 150 << 20
 #: Stores without directories: slashes are only characters of a name.
 _FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
@@ -36,7 +36,7 @@ _room = Room(_ROOM)
 
 
 def remote_failure(verb: str, location: str, error: BaseException) -> StorageError:
-    """Return :func:`.errors.storage_error`, without secrets that a store's library may name."""
+    """Return :func:`.errors.storage_error`, with secrets in the library's message masked."""
     failure = storage_error(verb, location, error)
     failure.message = mask_secrets(failure.message)
     return failure
@@ -151,7 +151,7 @@ class RemoteStore:
         return info is not None and info["type"] == "directory"
 
     def _info(self, location: str) -> Mapping[str, Any] | None:
-        """Return what is known of an entry; None if there is none.
+        """Return fsspec's record of the entry at ``location``; None if there is no entry.
 
         fsspec's own ``exists`` and ``isdir`` answer False after any error.
         """
@@ -240,7 +240,9 @@ class RemoteStore:
     def is_same(self, other: RemoteStore) -> bool:
         """Return whether both are one store, with one endpoint and one identity.
 
-        Buckets of one S3 may have different ones (:func:`_options_of`): then S3 cannot copy.
+        Two S3 buckets may have different endpoints or identities, from the section ``flinkish`` of
+        fsspec's configuration (:mod:`flinkish.storage.stores`). S3 cannot copy between such
+        buckets.
         """
         one, two = self._fs, other._fs
         return one is two or (type(one) is type(two) and one.storage_options == two.storage_options)
@@ -327,7 +329,8 @@ class RemoteStore:
                     self._fs.pipe_file(self._path(target), data)
                 return len(data)
             part = max(_PART, size // _PARTS)
-            # A part is buffered, split off, signed and sent: measured at many times its size.
+            # A part is buffered, split off, signed and sent; as measured, this takes memory of many
+            # times the part's size.
             with _room.taken(10 * part), self._new_file(target, part) as writer:
                 while block := reader.read(_BLOCK):
                     hasher.update(block)
@@ -393,7 +396,8 @@ class RemoteStore:
     def delete_directory(self, location: str) -> bool:
         """Delete a directory if it is empty; return whether this call deleted it.
 
-        Flat stores return False: there only the object that marks the directory is deleted.
+        Flat stores return False: they have no directory, and only an object that marks one is
+        deleted.
         """
         path = self._path(location)
         with refused("remove", location), suppress(FileNotFoundError):

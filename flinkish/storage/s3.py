@@ -2,7 +2,7 @@
 
 A copy requests a SHA-256 of the copied content from the store. If the store returns none (older or
 other implementations), the ETag is used where it is the MD5 of the content: for an object that was
-put in one part and is not encrypted with a key of KMS or of the customer.
+put in one part and is not encrypted with a KMS key or a key of the customer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def client_settings(connections: int) -> dict[str, Any]:
     return {
         "max_pool_connections": connections,
         "connect_timeout": 10,
-        # For each call; s3fs repeats a call that was throttled or cut off (S3FileSystem.retries).
+        # botocore's attempts for each call; s3fs itself also repeats a call that was throttled or
+        # cut off (S3FileSystem.retries).
         "retries": {"mode": "standard", "max_attempts": 4},
         # By default botocore builds its user agent for every request: a quarter of its work.
         "user_agent": f"flinkish/{flinkish.__version__}",
@@ -56,10 +57,10 @@ class S3Calls:
     ) -> list[tuple[int, str | None] | BaseException]:
         """Copy objects within the store concurrently.
 
-        A copy is (source, target, ETag, size), with source and target as ``bucket/key``; the size
-        in bytes belongs to the ETag, if known. Returns for each its size and its digest (None if
-        the store reports none), or the exception: FileNotFoundError if the source no longer exists,
-        Replaced if it has another ETag.
+        A copy is (source, target, ETag, size), with source and target as ``bucket/key``. The size
+        (bytes) is that of the object with this ETag; either may be None. Returns for each copy its
+        size and its digest (None if the store reports none), or the exception: FileNotFoundError if
+        the source no longer exists, Replaced if it has another ETag.
         """
         return self._gather([self._copy(*copying) for copying in copies])
 
@@ -136,8 +137,9 @@ class S3Calls:
                 return await self._copy_object(source, target, tag)
             raise
         copied = str((answer.get("CopyObjectResult") or {}).get("ETag") or "").strip('"')
-        # Not every store checks the condition. Equal content may have another ETag if it is
-        # encrypted or was put in parts.
+        # Not every store checks CopySourceIfMatch, so the source's ETag is read again if the copy's
+        # differs. A copy of equal content may have another ETag if it is encrypted, or if the
+        # source was put in parts.
         if tag and copied != tag and await self._etag(source) != tag:
             raise Replaced(f"{source} was replaced")
         return _digest(answer)
@@ -173,7 +175,8 @@ def _digest(answer: Any) -> str | None:
     """Return the digest in a CopyObject response, in the form that savepoints record."""
     result = answer.get("CopyObjectResult") or {}
     checksum = str(result.get("ChecksumSHA256") or "")
-    # For an object in parts it is a checksum of checksums, with a dash and their number appended.
+    # The checksum of an object in parts is a checksum of checksums: a dash and the number of parts
+    # are appended.
     if checksum and "-" not in checksum and result.get("ChecksumType") != "COMPOSITE":
         try:
             return f"sha256:{base64.b64decode(checksum, validate=True).hex()}"

@@ -1,9 +1,9 @@
 """Which remote store a location is in, and how it is opened: fsspec's class with its options.
 
 Credentials, endpoints and other options come from fsspec's own configuration and environment
-(``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...), those of one bucket from
-the section ``flinkish`` of that configuration. None of them is part of a location. Listings are
-never cached, because other processes write the listed directories.
+(``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...). Options of a single bucket
+come from the section ``flinkish`` of that configuration. No option is part of a location. Listings
+are never cached, because other processes write the listed directories.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def _open(location: str, scheme: str) -> Any:
 
 
 def _options_of(location: str) -> dict[str, Any]:
-    """Return the options of one bucket, which override those of its scheme.
+    """Return the options of one bucket, which override the options of its scheme.
 
-    They are in fsspec's configuration, in the section ``flinkish`` under the bucket's URL: one
-    process can then use two stores of one kind.
+    These options are in fsspec's configuration, in the section ``flinkish`` under the bucket's URL.
+    With them one process can use two stores of one kind.
     """
     from fsspec.config import conf
 
@@ -92,8 +92,9 @@ def _options_of(location: str) -> dict[str, Any]:
 def _hadoop_options() -> dict[str, Any]:
     """Return options for hdfs-native, which treats every option as Hadoop configuration.
 
-    By Hadoop's default an absent NameNode is tried 15 times, which takes three minutes. Here it is
-    tried 4 times (about 15 seconds), unless there may be a Hadoop configuration, which decides.
+    By Hadoop's default an absent NameNode is tried 15 times, which takes three minutes. flinkish
+    sets 4 attempts (about 15 seconds), unless ``HADOOP_CONF_DIR`` or ``HADOOP_HOME`` is set: then
+    Hadoop's configuration decides.
     """
     if any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME")):
         return {}

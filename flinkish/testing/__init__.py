@@ -1,8 +1,8 @@
 """Tests of streaming programs with pytest: restores, batches and restarts, and state as rows.
 
 The plugin (:mod:`.plugin`) comes with flinkish, and has the fixture ``flinkish_jobs``, a
-:class:`~flinkish.testing.jobs.Jobs`. It is imported by every run of pytest, and imports nothing
-until a test asks for the fixture.
+:class:`~flinkish.testing.jobs.Jobs`. Every run of pytest imports the plugin, which imports the
+modules that it needs only when a test asks for the fixture.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _SETTINGS = {
 }
 #: State partitions of jobs that begin without a savepoint: Spark's 200 take a test minutes.
 PARTITIONS = 2
-#: A limit in seconds, against hangs, for what takes a few on an idle machine.
+#: A time limit in seconds, against hangs, for work that takes a few seconds on an idle machine.
 PATIENCE = 300.0
 
 
@@ -65,7 +65,7 @@ class Jobs:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._root = root
         registry = f"sqlite:///{self.directory / 'registry.db'}"
-        Registry.open(registry).close()  # one that is named must exist, even for a check
+        Registry.open(registry).close()  # a named registry must exist, even for a check
         self.client = Client(
             registry,
             options={
@@ -94,7 +94,7 @@ class Jobs:
         savepoint : path or Savepoint
             The savepoint, or a plain Spark checkpoint; it is only read.
         *arguments : object
-            The program's arguments, as text.
+            The program's arguments, which are converted to text.
         restore : RestoreOptions
             Consents and other options, as of ``flinkish run -s``.
 
@@ -106,7 +106,7 @@ class Jobs:
         Raises
         ------
         AssertionError
-            It cannot, or not without another consent; the message is the plan.
+            The program cannot continue, or not without another consent; the message has the plan.
         FlinkishError
             The savepoint cannot be read, or the program failed.
         """
@@ -134,7 +134,7 @@ class Jobs:
         program, *arguments, restore
             As for :meth:`restores`.
         savepoint : path or Savepoint, optional
-            What it continues from: a copy is used, so that nothing happens to the savepoint.
+            What the program continues from. The job gets a copy, so the savepoint stays as it is.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class Jobs:
         Raises
         ------
         UsageError, Incompatible
-            There is no such state, or rows are not of its form.
+            There is no such state, or rows do not have its form.
         """
         from flinkish.savepoint.format.reader import open_savepoint
         from flinkish.savepoint.state.given_rows import with_rows
@@ -200,7 +200,7 @@ class Jobs:
     def close(self) -> None:
         """Cancel the jobs that still run, and close the registry.
 
-        Raises FlinkishError if one could not be canceled, after the others have been.
+        Raises FlinkishError if a job could not be canceled, after the others have been canceled.
         """
         failures: list[FlinkishError] = []
         try:
@@ -233,7 +233,7 @@ class Jobs:
         try:
             return self.client.copy(savepoint, str(self.directory / "copies")).path
         except SavepointNotFound:
-            return savepoint  # a plain checkpoint, which a restore only reads, or nothing
+            return savepoint  # a plain checkpoint, which a restore only reads, or nothing is there
 
 
 @public_evolving
@@ -261,7 +261,7 @@ class RunningJob:
         FlinkishError
             The job failed.
         WaitTimeout
-            It was not done within ``timeout`` seconds.
+            The queries have not done so within ``timeout`` seconds.
         """
         try:
             self.job.wait(timeout, until="idle")
@@ -270,7 +270,7 @@ class RunningJob:
                 raise
 
     def rows(self, state: str) -> list[dict[str, Any]]:
-        """Return all rows of a state, of a savepoint taken now; see :meth:`Jobs.rows`."""
+        """Take a savepoint, and return all rows of a state in it; see :meth:`Jobs.rows`."""
         return self._jobs.rows(self.job.savepoint(), state)
 
     def stop(self) -> Savepoint:
@@ -293,16 +293,17 @@ class RunningJob:
         Parameters
         ----------
         program : path or Program, optional
-            The other program.
+            The other program. Default: the job's own program.
         *arguments : object
-            Its arguments, after those of a Program; without any they stay as they are.
+            The program's arguments, after those of ``program`` if it is a Program that has some.
+            Without any, the job's arguments stay as they are.
         restore : RestoreOptions
             As for :meth:`Jobs.restores`.
 
         Returns
         -------
         Savepoint
-            The savepoint in between.
+            The savepoint that the job was stopped with.
 
         Raises
         ------

@@ -50,7 +50,7 @@ _RESTARTING = (JobState.FAILING, JobState.RESTARTING)
 
 
 class Execution:
-    """The rest of an upgrade, carried out step by step; undone with ``back``."""
+    """The rest of an upgrade, carried out step by step; with ``back``, the upgrade is undone."""
 
     def __init__(
         self,
@@ -70,15 +70,16 @@ class Execution:
         self._deadline = time.monotonic() + upgrade.timeout  # of the current savepoint or stop
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
-        """Return the function of each step; a state without one needs a decision of the user."""
+        """Return the function of each step; a state without one is final, or the user decides."""
         raise NotImplementedError
 
     def run(self) -> Upgrade:
         """Carry out the remaining steps; return the finished upgrade, or the running shadow.
 
         Raises Locked if another process has taken it over, WaitTimeout if the old job has not
-        stopped in time (it is being stopped, and the upgrade can be resumed), and FlinkishError if
-        the old program could not be started again: ``flinkish upgrade rollback`` tries again.
+        stopped in time (it is being stopped, and the upgrade can be resumed), RegistryError, and
+        another FlinkishError if the old program could not be started again: ``flinkish upgrade
+        rollback`` tries again.
         """
         effects = self.effects()
         while (effect := effects.get(self.upgrade.state)) is not None:
@@ -140,7 +141,7 @@ class Execution:
             raise canceled(job)
         lack = self._lacks(job)
         last = self._registry.state_history(job.job_id)[-1]
-        # One that ends on its own has worked through its input, maybe in fewer batches.
+        # A program that ends on its own has worked through its input, maybe in fewer batches.
         if job.state.is_final and lack is not None and last.reason == ENDED_BEFORE_QUERIES:
             ended = ProgramFailed(
                 f"its {ENDED_BEFORE_QUERIES}, and {lack}",
@@ -171,7 +172,7 @@ class Execution:
                 newest = newest_committed_batch(query.checkpoint_dir)
                 if newest is not None and newest >= query.first_batch:
                     committed[query.name] = (query.first_batch, newest)
-        # One that could not be started has no job, and no log.
+        # A new program that could not be started has no job, and no log.
         self._done(committed=committed, new_job_id=None if job is None else job.job_id)
 
     # --- inside -----------------------------------------------------------------------------
@@ -234,8 +235,8 @@ class Execution:
     def _await(self, job_id: str, lacks: Callable[[JobRecord], str | None], what: str) -> JobRecord:
         """Wait until the new program lacks nothing, or has ended without a failure.
 
-        ``lacks`` returns what a job lacks, as a clause, or None. ``what`` begins the message of the
-        timeout, before the seconds.
+        ``lacks`` returns what a job lacks, as a clause, or None. ``what`` is the part of the
+        timeout's message before the seconds.
         """
         timeout = self.upgrade.health.timeout
         lack: str | None = None

@@ -93,7 +93,7 @@ def carry_out(
 
     A job named by an entry is not taken by a later pattern. ``at_once`` upgrades run at a time;
     with ``keep_going`` the others are begun even if one fails. ``on_result`` is called with each
-    result as it is known, one at a time.
+    result as soon as it is known, never twice at the same time.
 
     Raises UsageError, before anything is begun, if two entries are for one job.
     """
@@ -179,7 +179,7 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
 def _candidates(context: Context) -> list[JobRecord]:
     """Return the running jobs, and those of unfinished upgrades: one job for each upgrade.
 
-    In the middle of an upgrade no job runs, or, in a handover, the old and the new one.
+    In the middle of an upgrade there may be no running job, or, in a handover, two.
     """
     registry = context.registry
     jobs = {
@@ -212,7 +212,7 @@ def _missing(entry: FleetEntry) -> FleetResult:
 
 
 def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
-    """Upgrade one job; the result has any error that concerns this job alone."""
+    """Upgrade one job; an error that concerns this job alone is in the result, not raised."""
     entry, job = task.entry, task.job
     begun: Execution | None = None
     try:
@@ -275,7 +275,7 @@ def is_up_to_date(job: JobRecord, target: Launch) -> bool:
 
 @contextmanager
 def _own_context(context: Context, name: str) -> Iterator[Context]:
-    """Give a thread a context of its own, whose reports begin with the job's name."""
+    """Yield a separate context for a thread, whose reports begin with the job's name."""
     with Context(context.config, _Prefixed(context.reporter, name)) as own:
         yield own
 

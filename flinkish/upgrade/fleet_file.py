@@ -18,7 +18,7 @@ from flinkish.upgrade.target import Changes, NewVersion
 
 #: Options that other keys set, or that have no meaning in a fleet.
 _NOT_OF_A_FLEET = ("claim_mode", "fork", "verify")
-#: The keys that differ from their field's name.
+#: The keys that differ from the names of their fields, by field.
 _KEY_OF = {"allow_non_restored": "allow-non-restored-state", "path_map": "map-path"}
 _Pairs = tuple[tuple[str, str], ...]
 #: The options with a pair for each entry of a table.
@@ -56,8 +56,8 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "handover": bool,
 }
 _LEAST = {"parallelism": LEAST_PARALLELISM, "health-batches": LEAST_HEALTH_BATCHES}
-#: Those that are paths. An interpreter without a slash is looked up in PATH; that of the executors
-#: (``pyexec``) may be in an archive, which is unpacked elsewhere.
+#: The keys of paths that start at the file's directory. An interpreter without a slash is looked up
+#: in PATH. ``pyexec``, the executors' interpreter, may be in an archive that is unpacked elsewhere.
 _PATHS = ("to", "spark-home", "pyclientexec")
 _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
 
@@ -76,7 +76,11 @@ class FleetEntry:
 
 
 def read_fleet(file: str) -> tuple[FleetEntry, ...]:
-    """Return the entries of a fleet's file; UsageError if it is missing, or as parse_fleet."""
+    """Return the entries of a fleet's file.
+
+    Raises UsageError if the file is missing, or :func:`parse_fleet` refuses it;
+    InvalidConfiguration if it is not TOML; StorageError if access to it is denied.
+    """
     path = os.path.abspath(file)
     table = read_toml(path)
     if table is None:
@@ -90,7 +94,7 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
     ``table`` is the file's TOML: tables ``[[upgrade]]``, and ``[defaults]`` for the keys that they
     omit. Relative paths start at ``directory``, that of the file.
 
-    Raises UsageError for unknown keys, values of another type, no entry, or two for one name.
+    Raises UsageError for unknown keys, wrong values, no entry, or two entries for one name.
     """
     unknown = sorted(set(table) - {"upgrade", "defaults"})
     if unknown:

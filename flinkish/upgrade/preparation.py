@@ -31,7 +31,7 @@ from flinkish.upgrade.target import NewVersion, target_launch
 class Secrets:
     """Secrets of the programs' launches, which the registry does not record.
 
-    ``conf`` has secret Spark settings, in place of the masked ones.
+    ``conf`` has the secret Spark settings that replace masked ones.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -62,17 +62,17 @@ class Ready:
     launch: Launch = field(repr=False)
 
     def steps(self) -> list[str]:
-        """Return the steps for people."""
+        """Return the steps as sentences for people."""
         return list(describe(self.upgrade))
 
 
 def prepare(context: Context, job: JobRecord, version: NewVersion, kind: UpgradeKind) -> Ready:
     """Check an upgrade against the running job, and change nothing.
 
-    Raises ExternalJob if another launcher has started it; WrongState if the job does not run;
+    Raises ExternalJob if another launcher has started the job; WrongState if the job does not run;
     UsageError if secrets of the job are missing, without which it could not be started again, or if
     a shadow would write where the job does; LaunchFailed if Spark, Java or a Python of the new
-    program is missing; FlinkishError if it cannot be checked.
+    program is missing; FlinkishError if the new program cannot be checked.
     """
     check_ours(job, "upgraded")
     changes, is_shadow = version.changes, kind is UpgradeKind.SHADOW

@@ -1,8 +1,8 @@
 """Upgrades by a shadow (Flink's shadow copy): the new program as another job.
 
-It is restored from a savepoint of the old job, which continues. It has its own query ids and
-checkpoints, and arguments that make it write elsewhere. When it has caught up it is promoted, which
-stops the old job with a savepoint, or abandoned.
+The shadow is restored from a savepoint of the old job, which continues. It has its own query ids
+and checkpoints, and arguments that make it write elsewhere. When it has caught up, the user
+promotes it, which stops the old job with a savepoint, or abandons it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flinkish.upgrade.steps import behind, lacking
 
 
 class ShadowUpgrade(Execution):
-    """A shadow; :meth:`run` returns when it is SHADOWING, and continues when it is PROMOTING."""
+    """An upgrade by a shadow; :meth:`run` returns at SHADOWING, and goes on from PROMOTING."""
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
         return {
@@ -39,7 +39,7 @@ class ShadowUpgrade(Execution):
         Raises WrongState if the shadow is not SHADOWING, or no longer runs.
         """
         check_promotable(self._context, self.upgrade)
-        # Without the request of an earlier promotion, which has failed.
+        # This drops the stop request of an earlier promotion, which has failed.
         self._save(state=UpgradeState.PROMOTING, failure=None, request_id=None)
 
     def give_up(self) -> None:
@@ -53,7 +53,7 @@ class ShadowUpgrade(Execution):
         if stop is None or stop.state is RequestState.FAILED:
             self._save(state=UpgradeState.ENDING)
             return
-        self._save(failure=None)  # that it is undone
+        self._save(failure=None)  # nothing was undone, so there is no failure to record
         upgrade = self.upgrade
         raise WrongState(
             f"upgrade {upgrade.upgrade_id} cannot be undone: job {upgrade.name} has been asked to "

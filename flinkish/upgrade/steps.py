@@ -46,7 +46,8 @@ def after(kind: UpgradeKind, state: UpgradeState) -> UpgradeState:
 def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None:
     """Return the state after the step of ``state`` failed; None if it does not change.
 
-    The new program is ended if it has a job. ``rollback`` retries the steps of a rollback.
+    ENDING ends the new program if it has a job. A failed step of a rollback does not change the
+    state: ``flinkish upgrade rollback`` carries the step out again.
     """
     if state in (_S.ENDING, _S.RETURNING):
         return None
@@ -61,8 +62,7 @@ def undo(upgrade: Upgrade) -> UpgradeState:
     """Return the state from which an unfinished upgrade is undone.
 
     STOPPING and PROMOTING stay: the rollback first checks whether the old job has been asked to
-    stop.
-    Raises WrongState if the upgrade is finished.
+    stop. Raises WrongState if the upgrade is finished.
     """
     if upgrade.state.is_final:
         raise WrongState(

@@ -96,9 +96,9 @@ class InPlaceUpgrade(Execution):
         assert upgrade.old_again_id is not None
         self._wait_for_old()
         old = self._registry.job(upgrade.job_id)
-        # The failed attempt may have written to the sink: its rows stay, and the job continues.
+        # The failed attempt may have written to the sink: unless asked otherwise, its rows stay.
         ahead = upgrade.restore.options.sink_ahead or "rebase"
-        # Rows that its source has lost meanwhile do not hold it up either; its plan shows them.
+        # Rows that a source has lost meanwhile do not stop the restore either; its plan shows them.
         spec = RestoreSpec(
             upgrade.savepoint, RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
         )
@@ -150,7 +150,7 @@ def rollback(
     """Take over an upgrade whose process is gone, to undo it; see :func:`resume`.
 
     ``sink_ahead`` is how the old program treats a sink that is ahead of the savepoint, in place of
-    the upgrade's choice: for a table that cannot roll back as others wrote to it.
+    the upgrade's choice. It helps if a table cannot be rolled back because others wrote to it.
 
     Raises WrongState too if the old job has been asked to stop for its shadow.
     """
@@ -167,7 +167,7 @@ def promote(
 ) -> Execution:
     """Take over a shadow that runs alongside its job, and stop the job; see :func:`resume`.
 
-    Raises WrongState if it has not caught up yet, no longer runs, or the upgrade is not a shadow.
+    Raises WrongState if the upgrade is not a shadow, or the shadow has not caught up or has ended.
     """
     upgrade, _ = context.registry.upgrade(reference)
     check_promotable(context, upgrade)  # before it belongs to this process

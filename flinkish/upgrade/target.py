@@ -17,10 +17,10 @@ NO_PROGRAM = Program()
 
 @dataclass(frozen=True)
 class Changes:
-    """The new program's differences from the old job; None and empty keep what it had.
+    """The new program's differences from the old job; None and empty keep what the job had.
 
     ``program`` has absolute paths; ``drops_arguments`` says that the new program gets no arguments
-    if it names none. ``working_directory`` applies only to another application.
+    if it names none. ``working_directory`` applies only if ``program`` names an application.
     """
 
     program: Program = NO_PROGRAM
@@ -33,8 +33,8 @@ class Changes:
 class NewVersion:
     """The request for an upgrade.
 
-    ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is in
-    seconds, for the job's savepoint and (if the job is stopped) its end together; None is
+    ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is the
+    time in seconds for the job's savepoint and, if the job is stopped, for its end as well; None is
     ``client.timeout``.
     """
 

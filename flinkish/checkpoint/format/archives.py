@@ -27,7 +27,7 @@ MAX_ARCHIVE: Final = 256 << 20
 MAX_MEMBERS: Final = 10_000
 #: Names of RocksDB's files, and Spark's names for them.
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,200}")
-#: What Spark's ``ZipOutputStream`` writes.
+#: The compression methods of Spark's ``ZipOutputStream``.
 _COMPRESSION: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 #: What zipfile raises for damage, depending on its place.
 _BAD_ARCHIVE: Final = (
@@ -38,7 +38,7 @@ _BAD_ARCHIVE: Final = (
 
 @dataclass(frozen=True)
 class SharedFile:
-    """A file that snapshots may share: its name in RocksDB, its path in the store, its bytes."""
+    """A file that snapshots may share: its name in RocksDB, path in the store, size in bytes."""
 
     local: str
     path: str
@@ -49,10 +49,10 @@ class SharedFile:
 class ArchiveMetadata:
     """The metadata of a snapshot.
 
-    ``shared`` are the files outside the archive. ``rows`` is Spark's own count, if it counted.
-    ``families`` are the names of the column families by their ids, with which keys start; empty in
-    a store without families (all stores of Spark 3.5). ``internal`` families are Spark's own
-    (counters, indexes).
+    ``shared`` are the files outside the archive. ``rows`` is Spark's own count, with the rows of
+    internal families; None if Spark did not count. ``families`` are the names of the column
+    families by their ids, with which keys start; empty in a store without families (all stores of
+    Spark 3.5). ``internal`` families are Spark's own (counters, indexes).
     """
 
     shared: tuple[SharedFile, ...]
@@ -84,8 +84,8 @@ def check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
     """Check an archive's members, and return those of RocksDB.
 
     zipfile reads at most the declared size of each member. Raises CheckpointFormatError for members
-    that Spark does not write: names that leave the directory or repeat, another compression, or
-    more than ``MAX_ARCHIVE`` bytes or ``MAX_MEMBERS`` members.
+    that Spark does not write: names that leave the directory or repeat, another compression, a
+    member larger than the archive, or more than ``MAX_ARCHIVE`` bytes or ``MAX_MEMBERS`` members.
     """
     members = archive.infolist()
     for member in members:
@@ -123,10 +123,10 @@ def read_archive_metadata(file: IO[bytes], name: str) -> ArchiveMetadata:
 
 
 def parse_archive_metadata(data: bytes, name: str) -> ArchiveMetadata:
-    """Parse the member ``metadata`` of the archive ``name``; errors are those of its reader.
+    """Parse the member ``metadata`` of the archive ``name``.
 
     Spark 4.0 writes the number of the checkpoint format as the version (``v2``); the content is the
-    same.
+    same. Raises the errors of :func:`read_archive_metadata`.
     """
     _, start = split_version(data, name, "snapshot metadata")
     parsed = parse_object(data[start:], name, start)
@@ -175,11 +175,11 @@ def write_archive_metadata(
 ) -> bytes:
     """Write the member ``metadata`` of a snapshot.
 
-    ``shared`` are the snapshot's files in ``SSTs/``. ``rows`` counts the families that are not
-    ``internal``, ``internal_rows`` the others; ``families`` are ids by name. ``with_families``
-    writes what Spark 4 added, which Spark 3.5 does not have; Spark 4 reads both. ``version`` is 1,
-    or 2 for Spark 4.0 with checkpoint format 2. Raises CannotWrite if there are families without
-    ``with_families``.
+    ``shared`` are the snapshot's files in ``SSTs/``. ``rows`` is the number of rows in families
+    that are not ``internal``, ``internal_rows`` the number in those that are. ``families`` are ids
+    by name. ``with_families`` writes what Spark 4 added and Spark 3.5 does not have; Spark 4 reads
+    metadata with and without it. ``version`` is 1, or 2 for Spark 4.0 with checkpoint format 2.
+    Raises CannotWrite if there are families without ``with_families``.
     """
     ids = dict(families or {})
     body: dict[str, Any] = {

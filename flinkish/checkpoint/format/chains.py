@@ -28,7 +28,7 @@ from flinkish.checkpoint.format.errors import MissingStateFile
 from flinkish.checkpoint.format.names import HDFS, VersionedFile, state_files_among
 from flinkish.checkpoint.format.text import parse_json
 
-#: (snapshot, changes) of a backend.
+#: The kinds of a backend's files: snapshot, changes.
 _HDFS_KINDS: Final = ("snapshot", "delta")
 _ROCKSDB_KINDS: Final = ("zip", "changelog")
 
@@ -81,7 +81,7 @@ def _plain(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) 
     snapshot, change = kinds
     start = max((v for kind, v in present if kind == snapshot and v <= version), default=0)
     wanted: list[str] = []
-    for v in range(start + 1, version + 1):  # ends at the first missing file
+    for v in range(start + 1, version + 1):  # raises at the first missing file
         if (change, v) not in present:
             none = not wanted and not start and (change, version) not in present
             raise _missing(_name_missing(present, version if none else v, kinds), version)

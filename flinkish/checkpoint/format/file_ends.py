@@ -62,7 +62,7 @@ def size_of_checksum_file(size: int) -> int:
 def recorded_checksums(content: bytes, size: int) -> bytes | None:
     """Return the checksums in a checksum file; None if they are not of a file of ``size`` bytes.
 
-    Then it is a remnant of a file that has been replaced, or has another chunk size.
+    Then the checksum file is a remnant of a file that has been replaced, or has another chunk size.
     """
     if not content.startswith(_HEAD) or len(content) != size_of_checksum_file(size):
         return None
@@ -77,7 +77,7 @@ _SST_MAGIC: Final = bytes.fromhex("f7cff485b741e288")
 
 
 def has_end(path: str) -> bool:
-    """Return whether the end of a state file is significant; for others only the size is."""
+    """Return whether the end of a state file can show damage; in other files only the size can."""
     return path.endswith(".sst") or parse_name(path.rpartition("/")[2]) is not None
 
 

@@ -3,10 +3,10 @@
 Spark's ``OffsetSeqLog`` (``v1``, ``v2``), ``CommitLog`` (``v1``, ``v2``), ``StreamMetadata``,
 and, for file sources, ``FileStreamSourceLog`` and ``CompactibleFileStreamLog``.
 
-A query is drained by a batch that repeats offsets: Spark first runs a batch that is in the offset
-log but not in the commit log, from the log alone. One that repeats the offsets of the batch before
-has no input; with the greatest watermark it emits and removes all that waits for the watermark:
-windows, sessions, rows of outer joins, event-time timers.
+A query is drained by a batch that repeats offsets. When a query starts, Spark first runs a batch
+that is in the offset log but not in the commit log, from the log alone. A batch that repeats the
+offsets of the batch before has no input; with the greatest watermark it emits and removes all that
+waits for the watermark: windows, sessions, rows of outer joins, event-time timers.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ HDFS: Final = "hdfs"
 ROCKSDB: Final = "rocksdb"
 #: Not a backend of Spark: state that flinkish's engine writes, in Avro files.
 CANONICAL: Final = "avro"
-#: In a store of such state: the number of rows of each of its files. Written last.
+#: A file in a store of such state, with the number of rows in each other file; written last.
 COUNTS: Final = "_counts.json"
 
 #: Name of an operator's only store, and of a store's only column family.
@@ -69,7 +69,7 @@ def parse_number(name: str) -> int | None:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a name from a file's content names one entry of a directory, and no other."""
+    """Return whether a name from a file's content is a plain name, which leaves no directory."""
     return name not in {"", ".", ".."} and "/" not in name and "\0" not in name
 
 

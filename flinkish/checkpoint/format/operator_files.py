@@ -76,7 +76,7 @@ def expected_partitions(
 ) -> int:
     """Return how many partitions the state of an operator must have.
 
-    State is in the pinned number of partitions, except that operators without a key have one:
+    State is in the pinned number of partitions, but operators without a key have one partition:
     global limits (their key is of the null type) and aggregations without grouping.
 
     ``keys`` are the known key schemas of the operator's stores; without any, a single partition may
@@ -96,7 +96,8 @@ _SCHEMA_KEY: Final = "stateSchemaFilePaths"
 class OperatorStore:
     """One store of an operator.
 
-    ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 for others.
+    ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 for a store
+    without them.
     ``partitions`` is Spark's count, which may be higher than the number on disk. ``schema_paths``
     are absolute locations of its schema files, the oldest first; None in version 1.
     """

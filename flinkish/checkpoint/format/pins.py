@@ -1,4 +1,4 @@
-"""The settings that an offset log pins, and their meaning where one is absent.
+"""The settings that an offset log pins, and what Spark assumes where a setting is absent.
 
 Spark's ``OffsetSeqMetadata``: ``relevantSQLConfs`` are written into each entry of the offset log,
 and override the session's at a restart (``setSessionConf``).
@@ -53,7 +53,7 @@ _ABSENT: Final = {
     PIN_MERGE_OPERATOR: "1",
     PIN_STRICT_DISTRIBUTION: "false",
     PIN_DEDUP_ORDER: "false",
-    # The session would decide about this one; it is Spark's default.
+    # If it is absent, the session decides; this is Spark's default.
     PIN_PROVIDER: f"{PROVIDER_PACKAGE}{PROVIDERS[HDFS]}",
 }
 
@@ -70,7 +70,7 @@ def short_codec(codec: str) -> str:
 
 
 def backend_of(pins: Mapping[str, str]) -> str | None:
-    """Return the backend of the pinned state store provider; None if it is another or unnamed.
+    """Return the backend of the pinned state store provider; None if it is unknown or not pinned.
 
     Spark's own two classes are recognised by their simple names, for builds that relocate its
     packages.

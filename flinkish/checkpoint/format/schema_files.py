@@ -6,9 +6,9 @@ int32BE n and n such strings, because one holds 65,535 bytes at most. Formats
 
 - v1: "v1", key schema, value schema;
 - v2: "v2", chunks(key schema), chunks(value schema);
-- v3: "v3", int32BE number of families, for each: its name, int16BE id of the key schema, chunks(key
-  schema), int16BE id of the value schema, chunks(value schema), chunks(key encoder), chunks(schema
-  of the user's key).
+- v3: "v3", int32BE number of families, then for each family: its name, int16BE id of the key
+  schema, chunks(key schema), int16BE id of the value schema, chunks(value schema), chunks(key
+  encoder), chunks(schema of the user's key).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SESSION_START: Final = "sessionStartTime"
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """One state store (or column family of one), with its schemas as Spark's JSON where known."""
+    """A state store, or one column family of it, with its schemas as Spark's JSON if known."""
 
     name: str
     key_schema: dict[str, Any] | None
@@ -103,7 +103,7 @@ def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
 
 
 def schema_version(data: bytes, name: str) -> int:
-    """Return the version of a state schema file, 1 to 3; errors are those of its parser."""
+    """Return the version of a state schema file, 1 to 3; raise as :func:`parse_schema_file`."""
     return _Reader(data, name).version()
 
 

@@ -74,9 +74,9 @@ def parse_object(data: bytes, name: str, start: int = 0) -> dict[str, Any]:
 def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
     """Parse the first line of a file: ``v1`` or ``v2``, as in all of Spark's logs.
 
-    Returns the version, and the offset of the content after the line. Spark's
-    ``MetadataVersionUtil`` reads this line; it has only ever written these two. ``what`` is the
-    kind of file, for errors: ``log``.
+    Returns the version, and the offset of the content after the line. Spark reads this line with
+    ``MetadataVersionUtil``, and has only ever written these two. ``what`` is the kind of file, for
+    errors, such as ``log``.
 
     Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError if there is no
     version, or nothing follows.
@@ -121,7 +121,7 @@ def write_utf(text: str) -> bytes:
 
 
 def decode_modified_utf8(data: bytes) -> str:
-    """Decode Java's modified UTF-8: NUL as two bytes, other planes as surrogate pairs.
+    """Decode Java's modified UTF-8: NUL is two bytes, a character above U+FFFF a surrogate pair.
 
     Raises UnicodeError.
     """

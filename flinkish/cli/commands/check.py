@@ -105,7 +105,7 @@ def check(call: Call, **options: Any) -> int:
 
 
 def _form(out: Output, asked: str | None) -> str:
-    """Return the form of the plan, and set that of the output."""
+    """Return the form of the plan; ``--format json`` makes the output JSON."""
     if asked is None:
         return JSON if out.json else TEXT
     if out.quiet or (out.json and asked != JSON):
@@ -120,7 +120,7 @@ def _program_of(origin: Origin | None) -> str | None:
 
 
 def _annotated(origin: Origin | None) -> str | None:
-    """Return the file that annotations refer to; None for a module (-pym)."""
+    """Return the file that annotations refer to; None if the program is no file in the checkout."""
     file = None if origin is None else origin.program.application
     return plan_markdown.in_repository(file, os.environ)
 

@@ -1,4 +1,4 @@
-"""``flinkish checkpoint JOB``: the next, or the newest, committed batch of each query."""
+"""``flinkish checkpoint JOB``: the next committed batch of each query, or the newest one."""
 
 from __future__ import annotations
 

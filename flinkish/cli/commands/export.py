@@ -35,7 +35,7 @@ class ExportOptions(OriginOptions):
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The names of the words before the program."""
+        """The names of the arguments before the program that no option replaces."""
         words = (("SAVEPOINT", self.savepoint), ("DIR", self.replaces))
         return tuple(name for name, option in words if option is None)
 
@@ -44,7 +44,7 @@ class PlacesFirst(Command):
     """A command that accepts options between and after the words that precede its program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move these words after the options: ``SAVEPOINT DIR --fork APP.py``."""
+        """Move these words behind the options that follow them: ``SAVEPOINT DIR --fork APP.py``."""
         rest, options, words = list(args), list[str](), list[str]()
         while True:
             at = end_of_options(self, rest)

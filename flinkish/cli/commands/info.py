@@ -107,7 +107,7 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool, as_svg: b
 
 
 def _document(query: Mapping[str, Any]) -> PlannedQueryRecord:
-    """Return a query; operators with state also have an address that is unique in the job."""
+    """Return a query as JSON data; operators with state also get an address, unique in the job."""
     return {
         "name": query["name"],
         "operators": [
@@ -120,7 +120,7 @@ def _document(query: Mapping[str, Any]) -> PlannedQueryRecord:
 
 
 def _address(query: Mapping[str, Any], operator: Mapping[str, Any]) -> str | None:
-    """Return ``savepoint.format.operator_lookup.address``; None for an operator without state."""
+    """Return the address that other commands take; None for an operator without state."""
     if not operator["stateful"]:
         return None
     return address(query["name"], operator["uid"], operator["ordinal"])

@@ -31,7 +31,7 @@ REDRAW = 1.0
 def _states(
     _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> frozenset[JobState]:
-    """Return the states of ``running,failed``, in any case."""
+    """Return the job states that words such as ``running,failed`` name, in upper or lower case."""
     words = [word.strip().upper() for value in values for word in value.split(",")]
     states = {state.value: state for state in JobState} | {"CANCELLED": JobState.CANCELED}
     for word in words:
@@ -129,9 +129,9 @@ def _show(
 class ListOptions:
     """The options of ``list`` that choose jobs.
 
-    Jobs in a final state are left out without ``everything`` or ``states``. ``running`` and
-    ``scheduled`` are Flink's ``-r`` and ``-s``; neither means both. ``name`` is a pattern;
-    ``since`` is in seconds since the epoch.
+    Jobs in a final state are left out without ``everything``, ``failed`` or ``states``. ``running``
+    and ``scheduled`` are Flink's ``-r`` and ``-s``; without either flag, both kinds are listed.
+    ``name`` is a pattern; ``since`` is in seconds since the epoch.
     """
 
     running: bool = False
@@ -144,7 +144,7 @@ class ListOptions:
     since: float | None = None
 
     def wanted(self) -> JobFilter:
-        """Return the jobs that the options ask for. Pure."""
+        """Return the filter for the jobs that the options ask for. Pure."""
         if self.failed:
             return JobFilter(None, self.name, self.since, failed=True)
         if self.stuck:
@@ -156,7 +156,7 @@ class ListOptions:
 
 
 def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the jobs as :func:`flinkish.cli.output.jobs_text.show` takes them, and the notices."""
+    """Return the rows for :func:`flinkish.cli.output.jobs_text.show`, and the notices."""
     jobs = find_jobs(session, options.wanted())
     if options.stuck:
         return _stuck(session, jobs, _none_like("stuck", options))
@@ -209,7 +209,7 @@ def _stuck(
 
 
 def _none_like(kind: str, options: ListOptions) -> list[str]:
-    """Return the notices about an empty list of jobs of a kind. Pure."""
+    """Return the notices when no jobs of a kind, such as stuck jobs, are found. Pure."""
     if options.name is None and options.since is None:
         return [f"No {kind} jobs."]
     return notice(

@@ -72,11 +72,11 @@ def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> 
 
 def _serve(call: Call, host: str, port: int) -> int:
     def read() -> list[Metric]:
-        with call.session() as session:  # each answering thread has one
+        with call.session() as session:  # each answering thread opens its own
             return measure(session)
 
     with served(read, host, port) as bound:
-        name = f"[{host}]" if ":" in host else host  # an address of IPv6
+        name = f"[{host}]" if ":" in host else host  # an IPv6 address
         call.out.complain(f"Serving metrics at http://{name}:{bound}/metrics")
         threading.Event().wait()
     return 0

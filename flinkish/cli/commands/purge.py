@@ -1,4 +1,4 @@
-"""``flinkish purge``: remove jobs that ended long ago, with the reason for all that stays."""
+"""``flinkish purge``: remove jobs that ended long ago, with the reason for everything kept."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from flinkish.registry.jobs import JobRecord, RequestKind
 
 
 def show(out: Output, outcome: Outcome, job: JobRecord) -> int:
-    """Show the outcome for a job: its result, or what was or would be requested."""
+    """Show a request's outcome: its result, or that it was or would be made."""
     if outcome.state is None:
         return show_dry_run(out, outcome, what_is_done(outcome.kind, job, outcome.target))
     return show_result(out, outcome) if outcome.state.is_final else _show_detached(out, outcome)
 
 
 def what_is_done(verb: str, job: JobRecord, target: str | None) -> str:
-    """Return what is done with a job, as after ``Would``. Pure."""
+    """Return what a request does with a job, as a clause that follows ``Would``. Pure."""
     who = f"job {job.name} ({job.job_id})"
     if verb == "savepoint":
         return f"take a savepoint of {who} in {target}"
@@ -86,7 +86,7 @@ def result_document(outcome: Outcome) -> OutcomeDocument:
 
 
 def summary_document(savepoint: SavepointSummary) -> SavepointResult:
-    """Return a savepoint that has just been taken as JSON data. Pure."""
+    """Return the JSON data about a savepoint that has just been taken. Pure."""
     return {
         "path": savepoint.path,
         "format": savepoint.format,

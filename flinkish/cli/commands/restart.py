@@ -37,7 +37,7 @@ from flinkish.messages.restore_options import RestoreOptions
 
 
 def _changes_of(options: dict[str, Any]) -> Program:
-    """Return the changes of Spark, master, Pythons and settings, with absolute paths."""
+    """Return the changes to Spark, master, Pythons, settings and secrets, with absolute paths."""
     options["secret_arguments"] = options.pop("secret_arguments") or ()
     return absolute(take(Program, options), working_directory(instead="/"))
 

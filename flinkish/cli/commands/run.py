@@ -1,4 +1,4 @@
-"""``flinkish run``: its options, the output about the start, and, without ``-d``, the job's log."""
+"""``flinkish run``: start a job and show how it starts; without ``-d``, follow its output."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def run(
 
 
 def _show_started(session: Session, job: JobRecord) -> int:
-    """Wait until a job runs; show how it was restored, and its driver's notes."""
+    """Wait until a job runs; show how the job was restored, and its driver's notes."""
     is_shown = not (session.out.json or session.out.quiet)
     try:
         running = wait_until_started(session, job)
@@ -277,9 +277,10 @@ def follow_to_the_end(
 ) -> int:
     """Show the program's output on stderr until the job ends, and return 0 when it FINISHED.
 
-    Spark's log goes only to the job's log, unless ``verbose``.
-    The error of a failed job is raised, and one for a canceled job, as by an attached
-    ``flink run``.
+    With ``verbose`` Spark's log is shown too; otherwise it is only in the job's log file.
+
+    Raises the error of a job that failed, and FlinkishError if the job was canceled: an attached
+    ``flink run`` fails then too.
     """
     out = session.out
     assert job.log_path is not None
@@ -287,7 +288,7 @@ def follow_to_the_end(
     own = None if verbose else FollowedOutput()
     if own is not None:
         out.note(f"Spark's log is not shown (use -v); see: flinkish logs {job.job_id}")
-    submitted = out.json  # one document only: at the end
+    submitted = out.json  # JSON is one document, at the end
     try:
         while True:
             current = look(session, job)

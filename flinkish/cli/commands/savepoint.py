@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Conflict:
-    """A refusal if ``given`` is present, any word of ``beside``, and no word of ``without``.
+    """A refused combination: ``given``, with any word of ``beside``, and no word of ``without``.
 
     An empty field is no condition.
     """
@@ -47,8 +47,8 @@ class _Conflict:
     without: str = ""
 
 
-#: The refused combinations; the first that applies counts. With --all and --from-checkpoint the
-#: first argument, JOB, is the target.
+#: The refused combinations; the first that applies counts. With --all or --from-checkpoint, the
+#: parameter JOB holds the target.
 _CONFLICTS = (
     _Conflict(
         given="--expect",
@@ -305,7 +305,7 @@ def savepoint(
 
 
 def _check_no_job(session: Session, target: str) -> None:
-    """Refuse a target that is meant as a job."""
+    """Refuse a target that is the name or id of a job: the user probably means the job."""
     if "/" in target or ":" in target:
         return
     try:
@@ -369,7 +369,7 @@ def _shown_early(session: Session) -> Callable[[Outcome], object]:
 
 
 def _show_taken(session: Session, outcome: Outcome, keep: Policy) -> int:
-    """Show the rest of the outcome; PartialFailure if old savepoints could not be removed."""
+    """Show the document and the hint; raise PartialFailure if old savepoints were not removed."""
     out, removal = session.out, outcome.removal
     assert outcome.savepoint is not None
     if out.json:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
 
 
-#: What is done with all jobs.
+#: The requests that can be made to all jobs.
 Verb = Literal["savepoint", "stop"]
 
 
@@ -73,7 +73,7 @@ def save_all(
 def begin(
     session: Session, asked: AllJobs, pattern: str | None, verb: Verb, *, dry_run: bool
 ) -> bool:
-    """Show what will be done with which jobs; return whether to do it."""
+    """Report if there are no jobs, and show what a dry run would do; return whether to go on."""
     if not asked.jobs:
         states = "running" if verb == "savepoint" else "running or starting"
         none = f"no {states} job matches {pattern!r}" if pattern else f"no job is {states}"
@@ -145,7 +145,7 @@ def _since(newest: NewestSavepoint | None) -> str:
 
 
 def tell_troubles(out: Output, saved: AllSaved) -> None:
-    """Show the jobs that should run and do not."""
+    """Report the jobs that should be running but are not."""
     for text in _troubles(saved):
         complain(out, f"error: {text}")
 
@@ -189,7 +189,10 @@ def _tell_removal(out: Output, target: str, removal: Removal) -> None:
 
 
 def complain(out: Output, text: str) -> None:
-    """Write one line on stderr, even with ``-q``: a crontab mails it. JSON contains it anyway."""
+    """Write one line on stderr, even with ``-q``: a crontab mails it.
+
+    With ``--json`` nothing is written, because the document contains it.
+    """
     if not out.json:
         out.complain(text)
 

@@ -1,4 +1,4 @@
-"""``flinkish savepoint -d PATH``: delete a savepoint, and show what is kept."""
+"""``flinkish savepoint -d PATH``: delete a savepoint, and show which of its files are kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.units import counted, size_text
 
 
 def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
-    """Delete the savepoint at ``path``, after asking, and return the exit status."""
+    """Delete the savepoint at ``path``, after asking unless ``yes``; return the exit status."""
     out = session.out
     gone: list[str] = []
     disposed = dispose_savepoint(

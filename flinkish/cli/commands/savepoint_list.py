@@ -1,4 +1,4 @@
-"""``flinkish savepoint list [DIR]``: the savepoints below a directory, or of the registry."""
+"""``flinkish savepoint list [DIR]``: the savepoints in a directory or in the registry."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _unfinished(listed: Listed) -> str:
 
 
 def _rows(listed: Listed) -> list[dict[str, Any]]:
-    """Return the savepoints found on storage, and the recorded ones that are gone."""
+    """Return the savepoints found on storage, and recorded savepoints that are gone."""
     catalog = listed.catalog
     rows = [_found(entry, listed.damage.get(entry.path)) for entry in catalog.savepoints]
     rows += [_row(each.path, state_of(each.error), each.error) for each in catalog.unreadable]

@@ -1,4 +1,4 @@
-"""``flinkish savepoint prune DIR``: retention with reasons, and the garbage of dead writers."""
+"""``flinkish savepoint prune DIR``: remove savepoints by a policy, and dead writers' garbage."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
     if not garbage or not policy.is_empty:
         policy.check()  # before the registry is opened
     with call.session() as session:
-        session.warn_of_absent_registry()  # it would know what running jobs need
+        session.warn_of_absent_registry()  # a registry would know what running jobs need
         result = prune_savepoints(
             session,
             directory,

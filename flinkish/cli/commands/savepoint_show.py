@@ -71,7 +71,7 @@ def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
 
 
 def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
-    """Return the savepoint as JSON data, with the bytes it shares."""
+    """Return the savepoint as JSON data, with its own bytes and those that it shares."""
     from flinkish.savepoint.directory.sharing import measure
     from flinkish.savepoint.format.operator_lookup import address, shared_ids
     from flinkish.savepoint.format.reader import describe
@@ -165,7 +165,7 @@ def _query(query: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kafka(offsets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the table of Kafka offsets, with the broker's if it was asked."""
+    """Yield the table of Kafka offsets, with the broker's offsets if a broker was asked."""
     if not offsets:
         return
     asked = any(each["end"] is not None or each["note"] for each in offsets)

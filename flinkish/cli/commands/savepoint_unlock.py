@@ -1,4 +1,4 @@
-"""``flinkish savepoint unlock [DIR]``: show a directory's locks, remove those of dead owners."""
+"""``flinkish savepoint unlock [DIR]``: show a directory's locks, and remove stale locks."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from flinkish.launch.notices import NoticeDocument
 from flinkish.messages.json_schema import schema_of, summary
 from flinkish.units import table
 
-#: Names in place of a command: the line that a failing command writes to stderr, and a notice.
+#: Names that stand for no command: a failing command's line on stderr, and a notice.
 ERROR, NOTICE = "error", "notice"
 #: The types of documents that no command prints on stdout, and the titles of their schemas.
 _OTHERS: dict[str, tuple[type, str]] = {
@@ -30,7 +30,7 @@ _OTHERS: dict[str, tuple[type, str]] = {
 def _complete(
     ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the possible next words of the names that have a schema."""
+    """Return the words that can come next in the name of a schema."""
     before = list(ctx.params.get("words") or ())
     names = (name.split() for name in every_document())
     following = {name[len(before)] for name in names if name[: len(before)] == before != name}

@@ -1,4 +1,4 @@
-"""``flinkish upgrade``: upgrade a job's program or Spark, or those of a fleet, with rollback."""
+"""``flinkish upgrade``: upgrade the program or Spark of a job or of a fleet, with rollback."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) 
 def _tell(out: Output, result: FleetResult) -> None:
     if result.error is None:
         out.note(f"{result.name}: {result.outcome.value}")
-    elif not out.json:  # its document has the error
+    elif not out.json:  # the JSON document has the error
         out.complain(f"{result.name}: {result.outcome.value}: {result.error.message}")
 
 
@@ -160,7 +160,7 @@ def in_place(
 
 
 def _show_rehearsal(out: Output, result: RehearsalResult) -> None:
-    if not out.json:  # its one document is about the upgrade
+    if not out.json:  # the one JSON document is about the upgrade
         show_rehearsal(out, result)
 
 
@@ -220,7 +220,7 @@ def shadow(
 
 
 def _left_options(function: F) -> F:
-    """Add the parameters that take over an interrupted upgrade: its id, --force, its secrets."""
+    """Add the parameters for an interrupted upgrade: its id, --force, and the job's secrets."""
     function = secret_args_option(function)
     function = conf_option(function)
     function = click.option(

@@ -92,7 +92,7 @@ class SavepointResult(TypedDict):
     queries: list[SavedQuery]
 
 
-#: A setting's or a column's type in Spark's JSON form.
+#: The schema of a store's keys or values, in Spark's JSON form.
 SparkJson = Annotated[Any, "in Spark's JSON form"]
 
 

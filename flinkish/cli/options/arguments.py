@@ -29,7 +29,7 @@ def packed(function: F, name: str, pack: Callable[[dict[str, Any]], Any]) -> F:
 
 
 def take(cls: type[T], options: dict[str, Any]) -> T:
-    """Remove the options that are named like a dataclass's fields, and return an instance."""
+    """Remove the options named like fields of a dataclass, and return an instance made of them."""
     names = {each.name for each in fields(cls)} & options.keys()  # type: ignore[arg-type]
     return cls(**{name: options.pop(name) for name in names})
 
@@ -37,10 +37,10 @@ def take(cls: type[T], options: dict[str, Any]) -> T:
 def complete_job(
     ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the ids and names of the registry's jobs that begin with ``incomplete``.
+    """Return the ids of jobs, and the names of jobs not ended, that begin with ``incomplete``.
 
-    Words that name another command (``savepoint list``) come first. Without a readable registry
-    there are no jobs.
+    Words that name another command (``savepoint list``) come first. An empty ``incomplete`` gives
+    only ids. Without a readable registry there are no jobs.
     """
     from flinkish.cli.command_index import SUB_WORDS
     from flinkish.config import Config
@@ -96,7 +96,10 @@ pattern_option = click.option(
 
 
 def check_one_or_all(job: str | None, *, every: bool, name: str | None, verb: str) -> None:
-    """Refuse a command line that names neither a job nor ``--all``, or both."""
+    """Refuse a command line with both or neither of a job and ``--all``.
+
+    ``--name`` without ``--all`` is refused too.
+    """
     hint = f"flinkish {verb} JOB, or: flinkish {verb} --all [--name NAME]"
     if job is not None and every:
         raise UsageError(f"--all takes no JOB, but {job!r} was given", hint=hint)

@@ -33,13 +33,13 @@ class OriginOptions:
     program: Program
 
     def settings(self) -> dict[str, str | None]:
-        """Return the options that are settings too, by their keys."""
+        """Return the options that set configuration keys, by key."""
         return settings(self.savepoint, self.restore, self.parallelism)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A parsed command line: what to restore (a savepoint, or ``job``) with which program."""
+    """A parsed command line: the program, and what it restores (a savepoint or a job)."""
 
     program: Program
     savepoint: str | None
@@ -100,12 +100,12 @@ def split_words(
 ) -> tuple[str | None, tuple[str, ...]]:
     """Split the words of ``check`` into the origin and the program with its arguments.
 
-    Without ``-s`` the first word is the origin. If it is the program, the configured savepoint is
-    the origin.
+    Without ``-s`` the first word is the origin. A configured savepoint is the origin instead if
+    the first word is the program or the only word, or if an option names the program.
 
     ``words``: the words after the options. ``config``: may have a savepoint to restore. ``named``:
-    whether ``-s`` names the savepoint. ``has_program``: whether an option names the program, so
-    that it is not among the words.
+    whether ``-s`` names the savepoint. ``has_program``: whether an option names the program, which
+    then is not among the words.
 
     Returns the origin (None if it is not among the words) and the other words.
 
@@ -135,5 +135,5 @@ def _usage() -> str:
 
 
 def is_program(word: str) -> bool:
-    """Return whether a word is the file of a program, as far as its name tells."""
+    """Return whether a word names an existing file other than ``_metadata``, and so a program."""
     return os.path.isfile(word) and os.path.basename(word) != _METADATA

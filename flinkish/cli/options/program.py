@@ -1,4 +1,4 @@
-"""The options of ``run`` and ``info`` about a program."""
+"""The options about a program and its Spark: of ``run``, ``info``, ``check`` and others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from flinkish.messages.launch import LEAST_PARALLELISM, Program
 
 
 def _program_of(options: dict[str, Any]) -> Program:
-    """Return the program that the options describe; for now, all words are its arguments."""
+    """Return the program that the options describe, with all words as its arguments.
+
+    :func:`named_by` later takes the program's file from the words.
+    """
     mode, conf = options.pop("deploy_mode"), options["conf"]
     target = options.pop("target")
     if target is not None:
@@ -29,7 +32,7 @@ def _program_of(options: dict[str, Any]) -> Program:
 
 
 def named_by(words: tuple[str, ...], program: Program) -> Program:
-    """Return a program with its words: the first is its file, unless an option names it."""
+    """Return a program with its words; the first word is its file, unless an option names it."""
     if not (program.application or program.module):
         return replace(program, application=(*words, None)[0], arguments=words[1:])
     return replace(program, arguments=words)
@@ -38,7 +41,7 @@ def named_by(words: tuple[str, ...], program: Program) -> Program:
 def pairs(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return ``key=value`` options as a mapping; of a repeated key the last one counts."""
+    """Return ``key=value`` options as a mapping; the last value of a repeated key counts."""
     values_by_key = {}
     for value in values:
         key, equals, text = value.partition("=")
@@ -77,7 +80,7 @@ parallelism_option = click.option(
     help="State partitions (spark.sql.shuffle.partitions).",
 )
 
-#: Also used by commands that run Spark without a program (:func:`spark_options`).
+#: Commands that run Spark without a program have this option too (:func:`spark_options`).
 master_option = click.option(
     "-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark master."
 )
@@ -94,7 +97,7 @@ client_python_option = click.option(
 
 
 def _spark_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse a directory without Spark: UsageError, not LaunchFailed as for a recorded one."""
+    """Raise UsageError for a directory without Spark; a recorded directory gives LaunchFailed."""
     if ctx.resilient_parsing or not value:  # the words are being completed
         return value
     if not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):
@@ -206,7 +209,7 @@ def program_options(function: F) -> F:
 
 
 def spark_options(function: F) -> F:
-    """Add the options that select the Spark of an application of flinkish itself.
+    """Add the options that select the Spark of flinkish's own applications, or a job's new Spark.
 
     The command gets them under the names of a ``Program``'s fields.
     """

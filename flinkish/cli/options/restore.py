@@ -1,4 +1,4 @@
-"""The options of ``run -s``, ``check`` and ``upgrade`` about a restore."""
+"""The options about a restore: of ``run -s``, ``check``, ``upgrade`` and others."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ _verify_option = click.option(
 )
 
 
-#: What a new program does with the state.
+#: The options about what a new program does with the state.
 _OPTIONS = (
     _allow_non_restored_option,
     _uid_map_option,
@@ -172,7 +172,10 @@ def consent_options(function: F) -> F:
 
 
 def _with(options: Sequence[Callable[[F], F]], function: F) -> F:
-    """Add options in the help's order; ``restore`` also gets those that ``function`` has."""
+    """Add options, in the help's order, and pack them as ``restore``.
+
+    ``restore`` also takes the restore options that ``function`` has already.
+    """
     function = packed(function, "restore", partial(take, RestoreOptions))
     for option in reversed(options):  # decorators apply from the last to the first
         function = option(function)

@@ -18,11 +18,11 @@ _LANES = 8
 def line_chart(
     points: Sequence[tuple[float, float | None]], labels: Sequence[str], name: str
 ) -> Markup:
-    """Return a line over time, from zero up.
+    """Return a chart of a line over time; its vertical axis begins at zero.
 
-    ``points``: moment and value, in the order of time; a moment without a value interrupts the
-    line. ``labels``: the text of each point, shown under the pointer. ``name``: what the chart
-    shows, for screen readers.
+    ``points``: moments and values, in the order of time; a moment without a value interrupts the
+    line. ``labels``: the text of each point, shown when the pointer is over it. ``name``: what the
+    chart shows, for screen readers.
     """
     places = _places(points)
     drawn: list[Markup] = []
@@ -59,7 +59,7 @@ def line_chart(
 
 
 def _places(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float] | None]:
-    """Return where the points are drawn."""
+    """Return where the points are drawn; None for a point without a value."""
     top = max((value for _, value in points if value is not None), default=0) or 1
     times = [moment for moment, _ in points]
     first, span = min(times, default=0), max(times, default=0) - min(times, default=0)
@@ -83,7 +83,7 @@ def _runs(places: Sequence[tuple[float, float] | None]) -> list[list[tuple[float
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return values as bars of one character each, from zero up."""
+    """Return a bar of one character for each value, scaled from zero to the largest value."""
     top = max(values, default=0)
     if top <= 0:
         return _BARS[0] * len(values)
@@ -94,11 +94,11 @@ def sparkline(values: Sequence[float]) -> str:
 def lineage_svg(parents: Sequence[int | None], has_origin: Sequence[bool]) -> Markup:
     """Return the lineage of savepoints as a column of dots with lines to their parents.
 
-    As in ``git log --graph``: a row for each savepoint, newest first, a lane for each run of a job.
+    As in ``git log --graph``, each savepoint has a row, newest first, and each run of a job a lane.
 
-    ``parents``: for each savepoint, newest first, the index of its parent, None if it is not among
-    them. ``has_origin``: whether it has a parent at all: one that is elsewhere is a short dashed
-    line.
+    ``parents``: for each savepoint, newest first, the index of its parent; None if the parent is
+    not among the savepoints. ``has_origin``: whether a savepoint has a parent at all. A parent
+    elsewhere is drawn as a short dashed line.
     """
     lanes = lanes_of(parents)
     width = (max(lanes, default=0) + 1) * _LANE
@@ -127,7 +127,7 @@ def lineage_svg(parents: Sequence[int | None], has_origin: Sequence[bool]) -> Ma
 
 
 def lanes_of(parents: Sequence[int | None]) -> list[int]:
-    """Return the lane of each savepoint: that of its newest child, else the first free one."""
+    """Return the lane of each savepoint: the lane of its newest child, else the first free lane."""
     lanes: list[int] = []
     #: The row at which the line in a lane ends.
     ends: dict[int, int] = {}

@@ -20,7 +20,7 @@ _UNKNOWN = "unknown"
 def connectors_lines(
     matrix: ConnectorMatrix, created: Version | None = None, resumed: Version | None = None
 ) -> list[str]:
-    """Return the table as lines: upgrades from one Spark to another, else what works where."""
+    """Return the table as lines: upgrades between the given versions, else what works where."""
     if created is not None or resumed is not None:
         lines = _pairs(matrix.between(created, resumed))
         if not lines:
@@ -34,7 +34,7 @@ def connectors_lines(
 
 
 def _alone(matrix: ConnectorMatrix) -> list[str]:
-    """Return which release works on which Spark."""
+    """Return the table of which release works on which Spark, as lines."""
     cells = matrix.alone()
     rows = [
         (
@@ -54,7 +54,7 @@ def _alone(matrix: ConnectorMatrix) -> list[str]:
 
 
 def _pairs(cells: Sequence[Cell]) -> list[str]:
-    """Return which checkpoint resumes where."""
+    """Return the table of which checkpoint resumes where, as lines."""
     pairs = dict.fromkeys((one.connector, one.created, one.resumed) for one in cells)
     labels = _labels([end for _, *ends in pairs for end in ends])
     rows = [
@@ -73,7 +73,7 @@ def _pairs(cells: Sequence[Cell]) -> list[str]:
 
 
 def _labels(environments: Iterable[Environment]) -> dict[Environment, str]:
-    """Return a name for each: its versions, or its full name if another has the same versions."""
+    """Return a label for each environment: its versions, or its full name if others share them."""
     every = dict.fromkeys(environments)
     short = {one: f"{one.spark} + {one.artifact.rpartition(':')[2]}" for one in every}
     used = list(short.values())
@@ -86,7 +86,7 @@ def _verdicts(cells: Iterable[Cell]) -> tuple[str, str]:
 
 
 def _limitations(cells: Iterable[Cell]) -> list[str]:
-    """Return what fails or is limited, each text once, followed by where it applies."""
+    """Return the limitations as lines: each text once, followed by the places it applies to."""
     where: dict[tuple[str, str], dict[str, list[str]]] = {}
     for one in cells:
         if one.limitation is not None:
@@ -120,7 +120,7 @@ def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
 def connectors_document(
     matrix: ConnectorMatrix, created: Version | None = None, resumed: Version | None = None
 ) -> ConnectorsDocument:
-    """Return the table, or those cells from one Spark to another, as JSON data."""
+    """Return the table as JSON data; with versions, only the cells from one to the other."""
     return {
         "from": None if created is None else str(created),
         "to": None if resumed is None else str(resumed),

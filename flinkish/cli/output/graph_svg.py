@@ -1,7 +1,7 @@
-"""The operators of a program as an image: boxes from sources to sinks, a row of them per query.
+"""The operators of a program as an image: boxes from sources to sinks, one query below the other.
 
-Pure. Stateful operators are framed; a dashed line is an exchange, as in the graph for Graphviz
-(:mod:`flinkish.operators.render`).
+Pure. Stateful operators have a coloured frame. A dashed line is an exchange, as in the graph for
+Graphviz (:mod:`flinkish.operators.render`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def graph_svg(queries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def placed(operators: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Return the column and the row of each operator: to the right of all its inputs."""
+    """Return the column and the row of each operator, which is to the right of all its inputs."""
     inputs = _inputs(operators)
     columns = [0] * len(operators)
     for _ in operators:  # at most once per step of the longest path
@@ -67,7 +67,7 @@ def placed(operators: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     rows = [0] * len(operators)
     for column in range(max(columns, default=-1) + 1):
         members = [i for i, each in enumerate(columns) if each == column]
-        # In the row of its input, or midway between several.
+        # An operator goes into the row of its input, or midway between several inputs.
         members.sort(key=lambda i: sum(rows[j] for j in inputs[i]) / max(len(inputs[i]), 1))
         free = 0
         for i in members:

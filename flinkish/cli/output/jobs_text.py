@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _HEAD = ("START", "JOB ID", "NAME", "STATE", "QUERIES", "BATCH", "LAST SAVEPOINT")
 _NUMBERS = "45"
-#: What becomes shorter on a narrow terminal (name, savepoint), and what is left out then.
+#: Columns that are shortened on a narrow terminal (name, savepoint), and columns left out then.
 _FLEXIBLE = {2: 12, 6: 24}
 _OPTIONAL = (6, 4)
 
@@ -22,7 +22,7 @@ _OPTIONAL = (6, 4)
 def show(
     rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool, width: int | None = None
 ) -> str:
-    """Return the text for stdout, with line ends; empty if there is nothing to show. Pure.
+    """Return the text for stdout, with line ends; empty without rows, except as JSON. Pure.
 
     A row has job_id, name, state, start_time and end_time (seconds since the epoch), queries (name
     to newest committed batch) and last_savepoint (path or None); with ``--stuck`` also stuck.
@@ -53,7 +53,7 @@ def notice(
 ) -> list[str]:
     """Return Flink's notices for an empty list (``CliFrontend.list``), one per line. Pure.
 
-    ``filtered`` says that only jobs of some states or some time were requested.
+    ``filtered``: whether other filters chose the jobs, such as states or a start time.
     """
     named = visible(f" named {name}") if name else ""
     if filtered:

@@ -19,7 +19,8 @@ Draw = Callable[[Sequence[str]], None]
 def redrawn(wanted: bool) -> Iterator[Draw | None]:
     """Yield a function that draws lines in place of the previous ones.
 
-    Yields None if stdout is no terminal or it is not ``wanted``. The last lines stay on the screen.
+    Yields None if stdout is no terminal, or redrawing is not ``wanted``. The last lines stay on the
+    screen.
     """
     if not (wanted and is_terminal(sys.stdout)):
         yield None
@@ -45,7 +46,7 @@ def redrawn(wanted: bool) -> Iterator[Draw | None]:
 
 
 def fitting(lines: Sequence[str], width: int | None, height: int | None) -> list[str]:
-    """Return the lines below one with the time; those that do not fit are left out at the end."""
+    """Return a line with the time, then the lines; a count replaces those that do not fit."""
     drawn = [time.strftime("%H:%M:%S") + "  (Ctrl-C to leave)", *lines]
     if height is not None and len(drawn) > max(height - 1, 2):  # the cursor needs a line
         cut = max(height - 2, 1)

@@ -1,7 +1,7 @@
 """Elements of HTML and SVG in which every text is escaped. Pure.
 
-What a page shows comes from elsewhere: names, paths, schemas, messages. An element is built only by
-:func:`element`, which takes any ``str`` for a text, never for markup.
+What a page shows comes from elsewhere: names, paths, schemas, messages. Only :func:`element`
+builds elements, and it takes any ``str`` for a text, never for markup.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Content = Markup | str | None
 
 
 def element(name: str, /, *content: Content, **attributes: Content | float) -> Markup:
-    """Return an element; attributes that are None are left out, and those of Markup kept whole.
+    """Return an element; attributes that are None are left out, and those of Markup are unchanged.
 
-    In their names ``_`` stands for ``-``; one at the end only avoids a keyword (``class_``).
+    In attribute names ``_`` stands for ``-``; a final ``_`` only avoids a keyword (``class_``).
     """
     names = (
         f' {key.rstrip("_").replace("_", "-")}="{_number(value)}"'
@@ -59,7 +59,7 @@ def joined(*content: Content) -> Markup:
 
 def safe(text: str) -> str:
     """Return a text as it stands in markup: one line, shortened, masked, escaped."""
-    # Cut far beyond what is shown: a secret that begins in that must be whole to be masked.
+    # A secret is masked only if it is whole, so the cut is far behind the part that is shown.
     line = visible(mask_secrets(text[: 16 * _MOST]))
     return escape(line if len(line) <= _MOST else f"{line[:_MOST]}…")
 

@@ -3,8 +3,8 @@
 Names and messages come from savepoints and programs that others wrote. In Markdown, names, URLs and
 what would begin a mention stand in ``<code>``, where neither GitHub nor GitLab looks for mentions,
 references and links, and every character with a meaning is written as its number. In GitHub's
-commands, ``%`` and line ends are escaped as in its toolkit (``packages/core/src/command.ts``);
-other lines stand between ``stop-commands``.
+commands, ``%`` and line ends are escaped as in its toolkit (``packages/core/src/command.ts``); the
+plan's own lines stand between ``stop-commands``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from flinkish.messages.plan import (
 from flinkish.restore.plan.plan_text import Finding, findings, plan_lines, state_text, verdict_line
 from flinkish.units import visible
 
-#: GitHub shows ten annotations of a kind for a step, the first of which has the verdict.
+#: Maximum number of findings: GitHub shows ten annotations of a kind, and the verdict takes one.
 ANNOTATIONS = 9
-#: Rows of a table: nobody reads more.
+#: Maximum number of rows of a table: nobody reads more.
 _ROWS = 100
-#: Bytes of a page: GitHub refuses a step summary of more than 1 MiB, GitLab a comment of 1 MB.
+#: Maximum bytes of a page: GitHub refuses a step summary over 1 MiB, GitLab a comment of 1 MB.
 PAGE = 900_000
-#: Characters of a name or a sentence.
+#: Maximum number of characters of a name or a sentence.
 _WORDS = 600
 _MARKS = {"ok": "✅", "consent-needed": "⚠️", "incompatible": "❌"}
 _HAPPENS = {
@@ -75,7 +75,7 @@ def failure_markdown(error: FlinkishError, program: str | None = None) -> str:
 def github_log(plan: RestorePlan, program: str | None = None) -> str:
     """Return what GitHub's runner reads on stdout: annotations, then the plan for the log.
 
-    ``program`` is the program's file, relative to the repository, to which the annotations belong.
+    ``program``: the file that the annotations are about, relative to the repository.
     """
     grave = [each for each in findings(plan) if each.outcome is not RestoreOutcome.NOTE]
     level = "notice" if plan.exit_code == 0 else "error"
@@ -94,7 +94,7 @@ def failure_annotation(error: FlinkishError, program: str | None = None) -> str:
 
 
 def in_repository(path: str | None, environ: Mapping[str, str]) -> str | None:
-    """Return a program's path relative to GitHub's checkout; None for one that is not in it."""
+    """Return a program's path relative to GitHub's checkout; None if it is not in the checkout."""
     if path is None or "://" in path:
         return None
     root = os.path.realpath(environ.get("GITHUB_WORKSPACE") or os.curdir)
@@ -209,7 +209,7 @@ def _query(plan: RestorePlan, query: QueryRow) -> list[str]:
 
 
 def _left_behind(plan: RestorePlan) -> list[str]:
-    """Return the parts about what the savepoint has, and no query takes."""
+    """Return the parts about state and positions of the savepoint that no query takes."""
     operators = [op for op in plan.operators if op.verdict == "dropped"]
     sources = [row for row in plan.sources if row.verdict == "dropped"]
     rows = [(_named(op), _code(str(op.query)), _state(op), _happens(op)) for op in operators]
@@ -221,7 +221,7 @@ def _left_behind(plan: RestorePlan) -> list[str]:
 
 
 def _first(rows: Sequence[_Row]) -> list[_Row]:
-    """Return the rows that a table has room for: what continues unchanged is left out first."""
+    """Return the rows that a table has room for; rows that need no attention are left out first."""
     return sorted(rows, key=lambda row: row.verdict in _HAPPENS)[:_ROWS]
 
 
@@ -239,13 +239,13 @@ def _page(parts: Iterable[str]) -> str:
 
 
 def _section(title: str, lines: Sequence[str], count: int) -> list[str]:
-    """Return a list as parts, empty without lines. ``count``: the number of all lines."""
+    """Return a titled list as parts, empty without lines. ``count``: the number of all lines."""
     more = [f"… and {count - _ROWS} more"] if count > _ROWS else []
     return [f"**{title}**"] * bool(lines) + ["\n".join(f"- {x}" for x in [*lines[:_ROWS], *more])]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], count: int) -> list[str]:
-    """Return a table as a part, none without rows. ``count``: the number of all rows."""
+    """Return a table as one part, or no part without rows. ``count``: the number of all rows."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     if not lines:
         return []
@@ -295,7 +295,7 @@ def _joined(texts: list[str], marks: list[str]) -> str:
 
 def _numbered(text: str) -> str:
     numbered = _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", text)
-    return _ADDRESS.sub("<!---->@", numbered)  # two texts, of which neither is an address
+    return _ADDRESS.sub("<!---->@", numbered)  # two texts, and neither is an address
 
 
 def _short(text: str) -> str:

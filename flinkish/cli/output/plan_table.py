@@ -35,7 +35,7 @@ _WHY, _BLANKS = 16, 2 * (len(HEAD) - 1)
 
 
 def show_plan(plan: RestorePlan, stream: TextIO | None = None) -> None:
-    """Write the plan to ``stream`` (default: stdout), drawn to fit its terminal, if it is one."""
+    """Write the plan to ``stream`` (default: stdout); on a terminal, drawn to fit its width."""
     out = sys.stdout if stream is None else stream
     rows = plan_rows(plan)
     drawn = out.isatty()

@@ -3,7 +3,8 @@
 Names, paths and messages come from elsewhere (other users' jobs, directories that others write
 into). Their unprintable characters are escaped here, except in what ``-q`` writes into a pipe
 (:meth:`Output.line`); :func:`flinkish.units.table` escapes them before it aligns columns. JSON does
-its own escaping. No other part of the command writes to the terminal.
+its own escaping. Outside this package, only the fast path of ``list``, ``completion`` and the JSON
+line of an interrupted command are written without this module.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Output:
     def line(self, text: str = "") -> None:
         """Write one line of the result; with ``-q`` raw into a pipe or a file, for scripts.
 
-        On a terminal it is escaped, as is text with surrogates. Line ends are always escaped:
-        a name must not add a line to a list that a script reads.
+        Otherwise the line is escaped, and a line with surrogates always is. Line ends are always
+        escaped: a name must not add a line to a list that a script reads.
         """
         is_text = not any("\ud800" <= character <= "\udfff" for character in text)
         raw = self.quiet and is_text and not sys.stdout.isatty()
@@ -64,17 +65,20 @@ class Output:
         sys.stderr.flush()
 
     def ask(self, question: str) -> bool:
-        """Ask a question with the answer yes or no; stdin and stderr must be a terminal."""
+        """Ask a yes-or-no question; stdin and stderr must be terminals."""
         sys.stderr.write(f"{_one_line(question)} [y/N] ")
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def agree(self, question: str) -> bool:
-        """Ask a question if stdin and stderr are a terminal; otherwise the answer is no."""
+        """Ask a question if stdin and stderr are terminals; otherwise the answer is no."""
         return sys.stdin.isatty() and sys.stderr.isatty() and self.ask(question)
 
     def agree_to_remove(self, what: str, names: Iterable[str]) -> None:
-        """Ask whether to remove ``what``, under the list of its names; ConsentNeeded if refused."""
+        """List the names, and ask whether to remove ``what``.
+
+        Raises ConsentNeeded if the user refuses, or stdin or stderr is no terminal.
+        """
         refused = ConsentNeeded(
             f"removing {what} needs confirmation",
             hint="use --yes to remove them, or --dry-run to see which would be removed",
@@ -89,7 +93,7 @@ class Output:
     def warning(self, text: str) -> None:
         """Write a warning about something that did not fail (``-q`` does not hide it).
 
-        With ``json`` it becomes part of the document, or of the error.
+        With ``json`` the warning becomes part of the document, or of the error.
         """
         if self.json:
             self._warnings.append(text)
@@ -118,7 +122,7 @@ class Output:
 def copy_log(text: str, stream: TextIO) -> None:
     """Write part of a program's log: raw into a pipe or a file, escaped on a terminal.
 
-    Raises :class:`~flinkish.cli.output.streams.StreamLost` when nobody reads it any more.
+    Raises :class:`~flinkish.cli.output.streams.StreamLost` when nobody reads the stream any more.
     """
     stream.write(visible_lines(text) if stream.isatty() else text)
     flush(stream)
@@ -156,7 +160,7 @@ def masked(value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    from flinkish.config import mask_secrets  # a tenth of the time of --help, which has none
+    from flinkish.config import mask_secrets  # a tenth of the time of --help, which needs no mask
 
     return mask_secrets(text)
 
@@ -185,7 +189,7 @@ def report(error: BaseException, out: Output) -> int:
             f"{visible(error.object)} is not valid UTF-8",
             hint="names and paths must be UTF-8",
         )
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # from os.getcwd
         from flinkish.config import working_directory
 
         try:
@@ -215,8 +219,8 @@ def draw(
     """Write a table to a terminal.
 
     ``styles``: rich's styles of cells, by row and column. ``rooms``: the widths of the columns,
-    to which their cells are wrapped; empty: those of the widest cells. ``whole``: the titles of
-    columns whose cells stay in one line. ``width``: that of the terminal, None if it is unknown.
+    which wrap their cells; if empty, a column is as wide as its widest cell. ``whole``: the titles
+    of columns whose cells stay in one line. ``width``: the terminal's width, None if it is unknown.
     """
     from rich.console import Console  # only on a terminal: its import is slow
     from rich.table import Table

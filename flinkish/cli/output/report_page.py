@@ -1,7 +1,7 @@
 """The report on a directory of savepoints as one page of HTML, which loads nothing. Pure.
 
-All that it shows is escaped (:mod:`flinkish.cli.output.markup`). Its content security policy allows
-only its style: no script, no address, no form.
+All that the page shows is escaped (:mod:`flinkish.cli.output.markup`). Its content security policy
+allows only its own style: no script, no request to any address, no form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from flinkish.compat.model import CompatVerdict
 from flinkish.storage import base_name
 from flinkish.units import counted, size_text
 
-#: How many of each a page shows at most: savepoints may have any number of them.
+#: Maximum numbers of charts, of operators, of queries per savepoint and of stores per operator:
+#: savepoints may have any number of them.
 _CHARTS, _OPERATORS, _QUERIES, _STORES = 40, 200, 5, 8
 
 _CLASSES = {
@@ -36,7 +37,7 @@ _PLAIN, _SHORT, _NUMBER, _WORD = None, "short", "number", "word"
 
 
 def report_page(report: Report) -> str:
-    """Return the page."""
+    """Return the report as one page of HTML."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = f"Savepoints in {report.location}"
@@ -97,7 +98,7 @@ def _summary(report: Report) -> Markup:
 
 
 def _trouble(report: Report) -> Iterable[Content]:
-    """Yield the list of what needs to be looked at, if there is anything."""
+    """Yield the list of problems and omissions, if there are any."""
     bad = [(e.entry.path, e.damage.message) for e in report.savepoints if e.damage is not None]
     bad += [(each.path, each.error.message) for each in report.unreadable]
     items = [
@@ -245,7 +246,7 @@ def _count(rows: int | None) -> str:
 
 
 def _operators(growth: Sequence[Growth]) -> Iterable[Content]:
-    """Yield a card for each operator, as the newest savepoint that has it describes it."""
+    """Yield the table of operators, each as described by the newest savepoint that has it."""
     head = [
         *(("Operator", _PLAIN), ("Kind", _WORD), ("Operator id", _PLAIN)),
         *(("Partitions", _NUMBER), ("Rows", _NUMBER), ("Size", _NUMBER), ("Backend", _SHORT)),

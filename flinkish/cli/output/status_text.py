@@ -17,7 +17,7 @@ from flinkish.registry.jobs import JobRecord, JobStateChange, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
 
-#: The number of batches drawn, the columns that these need, and the number drawn with fewer.
+#: The bars on a wide terminal, the columns that make a terminal wide, and the bars on others.
 _BARS, _WIDE, _FEW_BARS = 30, 120, 12
 
 
@@ -120,7 +120,11 @@ def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
 
 
 def _query_table(queries: Sequence[QueryStatus], has_ended: bool, width: int | None) -> list[str]:
-    """Return the queries of a job; ``has_ended`` is the job, maybe without recording their end."""
+    """Return the table of a job's queries.
+
+    ``has_ended``: whether the job has ended. Its driver may have died before it recorded the end of
+    the queries.
+    """
     rows = [
         (
             query.name,
@@ -146,7 +150,7 @@ def _query_state(query: QueryStatus, has_ended: bool) -> str:
 
 
 def _batch_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]:
-    """Return how long the last batches took and the rows they read, as bars and as numbers.
+    """Return the table of the last batches: their seconds and input rows, as bars and numbers.
 
     A query with fewer than two batches is left out.
     """
@@ -220,6 +224,6 @@ def _rate(value: float | None) -> str:
 
 
 def _upgrade_row(upgrade: Upgrade) -> tuple[str, str, str, str]:
-    """Return an upgrade as a row: when, its state, its id, why it was given up."""
+    """Return an upgrade as a row: when it began, its state, its id, why it failed."""
     reason = str((upgrade.failure or {}).get("message") or "")
     return local_time(upgrade.created), upgrade.state.value, upgrade.upgrade_id, reason

@@ -108,7 +108,10 @@ def lost(stream: object) -> OSError | None:
 
 
 def flush(stream: TextIO) -> None:
-    """Flush a stream for a command that only copies into it; StreamLost if it cannot be written."""
+    """Flush a stream for a command that only copies into it.
+
+    Raises StreamLost if stdout cannot be written, or if the reader of any stream has gone.
+    """
     stream.flush()
     failure = lost(stream)
     if failure is not None and (stream is sys.stdout or isinstance(failure, BrokenPipeError)):
@@ -116,7 +119,7 @@ def flush(stream: TextIO) -> None:
 
 
 def _guarded(stream: TextIO | None, number: int, was_closed: bool) -> Any:
-    if stream is None:  # for a descriptor that was closed when Python started
+    if stream is None:  # its descriptor was closed when Python started
         stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as above
     failure = OSError(errno.EBADF, "it is closed") if was_closed else None
     adapt = getattr(stream, "reconfigure", None)

@@ -1,4 +1,7 @@
-"""Plain text for terminals: times, sizes, tables, schemas. It imports very little, see entry.py."""
+"""Plain text for terminals: times, widths, folded lines, schemas; and JSON documents.
+
+This module imports very little, see entry.py.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def utc_time(seconds: float | None) -> str:
 
 
 def without_commands(text: str) -> str:
-    """Return lines for stderr in which GitHub's runner, which reads them, finds no command.
+    """Return lines for stderr changed so that GitHub's runner, which reads them, finds no command.
 
     A command is ``::name::`` at the beginning of a line, even after blanks, or ``##[name]``
     anywhere.
@@ -79,7 +82,8 @@ def fitting_time(text: str, width: int | None) -> str:
 def terminal_width(stream: TextIO) -> int | None:
     """Return the columns of the terminal that ``stream`` writes to; None if they are unknown.
 
-    As in other programs, the variable ``COLUMNS`` comes first. What is not a terminal has no width.
+    As in other programs, the variable ``COLUMNS`` comes first. A stream that is no terminal has no
+    width.
     """
     return _terminal_size(stream, "COLUMNS", 0)
 
@@ -104,7 +108,7 @@ def _terminal_size(stream: TextIO, variable: str, index: int) -> int | None:
 def folded(text: str, width: int | None, indent: str = "") -> list[str]:
     """Return a sentence as lines of at most ``width`` columns, all but the first with ``indent``.
 
-    What is not printable is escaped. Words that are longer than a line stay whole.
+    Unprintable characters are escaped. Words that are longer than a line stay whole.
     """
     whole = visible(text)
     if width is None or width_of(whole) <= width:

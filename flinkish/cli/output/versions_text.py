@@ -33,7 +33,7 @@ _WIDTH = 100
 
 
 def legend(matrix: Matrix, comparisons: Sequence[VersionComparison], *, one_row: bool) -> list[str]:
-    """Return the meanings of the marks, the source of the table, and a reference. Pure."""
+    """Return the marks' meanings, the table's source, and how to see limitations. Pure."""
     seen = {one.verdict.value for one in comparisons}
     marks = [f"{mark} {name}" for name, (mark, _) in MARKS.items() if name in seen]
     lines = ["", ", ".join(marks), *_wrapped(_origin(matrix))]
@@ -78,7 +78,7 @@ def _cell_lines(cells: Sequence[Cell]) -> list[str]:
     total = f"{len(cells)} combinations of operator, backend and formats were measured"
     if not others:
         return [f"{total}: all {usual.value}."]
-    # Operators with the same verdict for the same formats share a line, and so do backends.
+    # Operators and backends share a line if their formats, verdict and limitations are the same.
     alike: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[Cell]] = {}
     for cell in others:
         key = (tuple(sorted(cell.formats)), cell.verdict.value, cell.limitations)
@@ -130,7 +130,10 @@ def _origin(matrix: Matrix) -> str:
 
 
 def _evidence_text(matrix: Matrix, version: Version) -> str:
-    """Return which releases the answer comes from, for a release that was not measured."""
+    """Return the sentence that names the measured releases behind an answer.
+
+    It is empty for a line of versions, for a measured release, and if nothing was measured.
+    """
     from flinkish.compat.model import Evidence
 
     level, releases = matrix.evidence(version)

@@ -2,15 +2,16 @@
 
 Facts used (``FileStreamSource`` and its ``SeenFilesMap``, proven on Spark 3.5.9 and 4.3.0):
 
-* A file that is older than ``maxFileAge`` (7 days if not given) before the newest file in the log
-  is never read. While a query runs that concerns files that arrive late: it reads the oldest first.
-  At a restart it concerns every file that is not in the log.
-* The log's files of that age are forgotten: one that has a newer time now is read again.
-* With ``latestFirst`` and a limit for a batch there is no such age, and files wait that are older
-  than any limit. A program without one of both drops them.
+* A file is never read if the newest file in the log is newer by more than ``maxFileAge`` (7 days if
+  not given). While a query runs, this affects only files that arrive late, because the query reads
+  the oldest files first. At a restart, this affects every file that is not in the log.
+* Spark forgets the files in the log that are older than that: such a file is read again if its
+  modification time is newer now.
+* With ``latestFirst`` and a limit for a batch, Spark ignores ``maxFileAge``, so that files of any
+  age wait. A program that lacks ``latestFirst`` or the limit then drops the old ones.
 * With ``cleanSource`` the files of a batch are archived (below ``sourceArchiveDir``, by their whole
-  path) or deleted when a later batch is planned. Those of the newest batch, for which Spark asks at
-  a restart, may be gone without harm.
+  path) or deleted when a later batch is planned. The files of the newest batch may be gone without
+  harm, although Spark asks for them at a restart.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from flinkish.messages.restore_options import RestoreOptions
 
 _DAY_MS = 86_400_000
 _DEFAULT_MS = 7 * _DAY_MS
-#: Of a savepoint that anybody may have written: no more digits than a long of Spark has.
+#: A savepoint that anybody may have written can give the text, so the number of digits is limited:
+#: 18 digits always fit into a long of Spark.
 _AGE = re.compile(r"(?P<number>[0-9]{1,18})\s*(?P<unit>[a-z]*)")
 _UNITS = {
     "us": 0.001,
@@ -49,11 +51,11 @@ class AgedFile:
     Attributes
     ----------
     key
-        By what Spark tells files apart: the full path, or the name.
+        The text by which Spark tells files apart: the full path, or the name.
     time
-        In milliseconds since the epoch.
+        The modification time in milliseconds since the epoch.
     batch
-        The batch of the log that read it.
+        The batch of the log that read the file.
     """
 
     key: str
@@ -62,9 +64,9 @@ class AgedFile:
 
 
 def max_age_of(options: Mapping[str, str]) -> int | None:
-    """Return the age of files that are left out, in milliseconds; None if there is none.
+    """Return the age in milliseconds above which files are left out; None if there is no limit.
 
-    ``options`` are a source's, by their names in lower case.
+    ``options`` are the options of a source, by their names in lower case.
     """
     is_limited = "maxfilespertrigger" in options or "maxbytespertrigger" in options
     if is_limited and options.get("latestfirst", "").strip().lower() == "true":
@@ -78,10 +80,11 @@ def max_age_of(options: Mapping[str, str]) -> int | None:
 def age_before(
     read: Sequence[AgedFile], saved: Mapping[str, str] | None, now: int | None
 ) -> int | None:
-    """Return the age that held until the savepoint, as :func:`max_age_of`.
+    """Return the age limit that held until the savepoint, in the form of :func:`max_age_of`.
 
-    ``saved`` are the options that the savepoint recorded. Without that record the age is the
-    present one, ``now``, unless the log has a file that would have been left out.
+    ``saved`` are the options that the savepoint recorded. Without that record, the limit is taken
+    to be the present one, ``now``; or to be None, if the log has a file that ``now`` would have
+    left out.
     """
     if saved is not None:
         return max_age_of(saved)
@@ -104,11 +107,11 @@ def file_ages(
     now: int | None,
     before: int | None,
 ) -> FileAges:
-    """Return which files are ignored, and which are read again, because of their age.
+    """Return how many files are ignored, and how many are read again, because of their age.
 
     ``read`` are the files of the log, ``there`` those that the source finds. ``now`` is the
-    program's age, ``before`` the one that held until the savepoint; None for a path that was not
-    read.
+    program's age limit, ``before`` the limit that held until the savepoint; None if there was none,
+    or the path was not read.
     """
     if now is None or not read:
         return NO_AGES
@@ -153,10 +156,10 @@ def with_ages(
 
 
 def archive_to_list(own: str | None, saved: str | None) -> str | None:
-    """Return the archive in which to look for files, of the program's and the savepoint's.
+    """Return the archive in which to look for files: the program's, or the savepoint's within it.
 
-    Anybody may have written the savepoint: what it names is listed only within what the program
-    names. Both are locations in their normal form.
+    Anybody may have written the savepoint, so its archive is listed only if it lies within the
+    program's. ``own`` and ``saved`` are the two locations in their normal form.
     """
     if own is None or saved is None:
         return own
@@ -208,7 +211,7 @@ def _asked(
     *,
     agreed: bool,
 ) -> SourcePlan:
-    """Return a row that needs a consent, or has a warning of what was agreed to."""
+    """Return a row that needs a consent, or that has a warning about what the user agreed to."""
     text = f"{source.describe()}: {text}"
     if agreed:
         check = Check(reason, RestoreOutcome.WARNING, f"{text}, as accepted")
@@ -228,7 +231,7 @@ def files_of(count: int) -> str:
 
 
 def are(count: int) -> str:
-    """Return the form of the verb for a number of things."""
+    """Return ``is`` or ``are``, as the number of things requires."""
     return "is" if count == 1 else "are"
 
 

@@ -10,7 +10,7 @@ from flinkish.connectors.source_plan import SourcePlan, change_of
 from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer, reset_flag
 from flinkish.messages.restore_options import RestoreOptions
 
-#: They decide which files wait, and stay.
+#: The options that decide which files are still to be read, and which are removed after that.
 _RECORDED = (
     *("cleanSource", "latestFirst", "maxBytesPerTrigger", "maxFileAge", "maxFilesPerTrigger"),
     "sourceArchiveDir",
@@ -48,7 +48,7 @@ class FileConnector(Connector):
     def judge_unpaired(
         self, row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions
     ) -> SourcePlan:
-        """Return the row of a source of which only the files are known."""
+        """Return the row of a source of a plain checkpoint, with the consequences for its files."""
         return judge_unknown(row, answer if isinstance(answer, FileReading) else None, agreed)
 
 

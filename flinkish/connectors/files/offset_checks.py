@@ -2,13 +2,14 @@
 
 Facts used (``FileStreamSource``, proven on Spark 3.5.9 and 4.3.0):
 
-* Its log has the full path of every file that it has read. A file is new if its full path is not
-  there; with ``fileNameOnly`` if its name is not.
-* At a restart Spark asks it for the files of the newest committed batch, if that had any
-  (``MicroBatchExecution.populateStartOffsets``), and reads those of a planned batch. Files that do
-  not lie below the path of the program are refused then (``Wrong basePath``), except where that
-  path has a pattern (``in/*``). A restore to another path writes the entry of the offset log before
-  the newest like the newest, so that nothing is asked for; batch 0 has none before it.
+* The source's log has the full path of every file that it has read. A file is new if the log lacks
+  its full path; with ``fileNameOnly``, if the log lacks its name.
+* At a restart Spark asks the source for the files of the newest committed batch, if that had any
+  (``MicroBatchExecution.populateStartOffsets``), and reads the files of a planned batch. It refuses
+  files that do not lie below the path of the program (``Wrong basePath``), except where that path
+  has a pattern (``in/*``). A restore to another path therefore makes the second newest entry of the
+  offset log equal to the newest one, so that Spark asks for nothing. Batch 0 has no entry before
+  it, so this is impossible there.
 * Without a pattern and without ``recursiveFileLookup`` only files directly in the path are read,
   and those in directories named ``key=value``.
 """
@@ -31,7 +32,7 @@ from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
-#: The stable id: files that were read lie elsewhere than the program reads.
+#: The stable id of a finding: files that were read do not lie where the program reads.
 SOURCE_MOVED = "source-moved"
 
 
@@ -43,7 +44,7 @@ def judge_files(
 ) -> SourcePlan:
     """Return the row of a file source, with the consequences for its files.
 
-    ``target`` is the user's, if it is ``moved``.
+    ``target`` is the target that the user gave, which must be ``moved``; None if there is none.
     """
     placed = _placed(row, reading, target)
     if placed.new is None or placed.blocks or placed.verdict == "reset":
@@ -120,7 +121,7 @@ def judge_unknown(
 ) -> SourcePlan:
     """Return the row of a file source of a plain checkpoint, which does not describe its position.
 
-    The checkpoint keeps its logs as they are, so that Spark may ask for files elsewhere.
+    The new checkpoint keeps the logs unchanged, so Spark may ask for files at another place.
     """
     source = row.new
     if source is None or reading is None:
@@ -142,7 +143,7 @@ def judge_unknown(
 
 
 def _elsewhere(reading: FileReading) -> str:
-    """Return the advice about files that are at another place now, as the beginning of more."""
+    """Return the advice about files that are at another place now; other advice follows it."""
     if reading.move is None:
         return ""
     pair = shlex.quote(f"{_plain(reading.move.old)}={_plain(reading.move.new)}")

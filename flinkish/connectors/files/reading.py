@@ -15,13 +15,13 @@ class FileAges:
     Attributes
     ----------
     lost
-        How many files that wait are never read, and were read without the restore.
+        How many waiting files are never read, although they would be without the restore.
     forgotten
         How many files that were read are read again.
     days
-        The ``maxFileAge`` in days with which neither happens.
+        A ``maxFileAge`` in days that prevents both.
     limit
-        The one of the program in milliseconds.
+        The ``maxFileAge`` of the program, in milliseconds.
     """
 
     lost: int = 0
@@ -36,7 +36,7 @@ NO_AGES = FileAges()
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What others have cleaned since the position: files that it has not read, and that are gone.
+    """The files after the position that another run has read, and then archived or deleted.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Cleaned:
     unlisted
         The archive that the savepoint names and the program does not: it is not listed.
     gone_on
-        The newest batch of another run of the query, if it is later than the savepoint's.
+        The newest batch of another run of the query, if that is later than the savepoint's batch.
     """
 
     mode: str
@@ -68,7 +68,7 @@ class FileReading(SourceAnswer):
     path
         The path that the program reads.
     files
-        How many files its log has.
+        How many files the source's log has.
     outside
         How many of them do not lie below the path.
     planned_outside
@@ -82,17 +82,17 @@ class FileReading(SourceAnswer):
     known
         Whether every place could be looked at.
     move
-        Where the files of ``outside`` would have been moved.
+        From where to where the files of ``outside`` would have been moved; None if unknown.
     too_deep
-        Whether the files lie below the path where Spark reads none.
+        Whether all files below the path lie in directories in which Spark reads none.
     asked_outside
-        How many files of ``outside`` the newest committed batch has, if none is planned.
+        How many files of ``outside`` the newest committed batch has, if no batch is planned.
     only_batch
-        Whether the query has committed one batch alone, and planned none: Spark asks for its files.
+        Whether the query has committed batch 0 and planned no other: Spark asks for its files.
     ages
         The files that are ignored or read again because of their age.
     cleaned
-        What others have cleaned since; None if nothing, as far as is known.
+        The files that another run has cleaned since; None if there are none, as far as is known.
     """
 
     path: str

@@ -104,7 +104,7 @@ class KafkaConnector(Connector):
     def is_read_again(self, options: Mapping[str, str]) -> bool:
         """Return whether a query in a new checkpoint reads the input of an earlier run again.
 
-        By default it begins with the rows that arrive from then on.
+        By default such a query begins with the rows that arrive after its start.
         """
         lowered = {name.lower(): value.strip().lower() for name, value in options.items()}
         starts = [lowered.get(f"starting{what}") for what in ("offsets", "timestamp")]
@@ -134,10 +134,10 @@ class KafkaConnector(Connector):
         """Return the finding if a version of Spark cannot replay a planned batch as it was.
 
         ``KafkaMicroBatchStream.metrics`` of Spark 4.1 (seen in 4.1.1, not in 4.0.1 and 4.2.0;
-        SPARK-55271) wraps ``latestPartitionOffsets`` in ``Some`` although it is null until the
-        source was asked for its latest offsets, which a replay does not do. So the query ends with
-        a NullPointerException when it reports its progress. The batch is committed by then: started
-        again, the query continues.
+        SPARK-55271) wraps ``latestPartitionOffsets`` in ``Some``, although it is null until Spark
+        has asked the source for its latest offsets, and a replay does not ask. So the query ends
+        with a NullPointerException when it reports its progress. The batch is committed by then, so
+        the query continues when it is started again.
         """
         if not spark.startswith("4.1."):
             return None

@@ -1,10 +1,11 @@
 """New offsets of a Kafka source (``--set-offsets``, ``--reset-source``), and their cost. Pure.
 
-:func:`kafka_offsets` resolves what a broker has to resolve, and counts what is skipped and what is
-read again, by differences of offsets, so the most that there can be.
+:func:`kafka_offsets` resolves a target with the answer of a broker, and counts the rows that are
+skipped and read again. It counts by differences of offsets, which is an upper bound.
 
-What a time means is as in Spark (``startingTimestamp``): the first row at or after it, and the end
-of a partition that has none so late, as with ``startingOffsetsByTimestampStrategy=latest``.
+A time means the same as in Spark (``startingTimestamp``): the first row at or after it. For a
+partition that has no such row, it means the end, as with
+``startingOffsetsByTimestampStrategy=latest``.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from flinkish.connectors.sources import (
 )
 from flinkish.messages.plan import Move
 
-#: Kafka's own words for the first and the next offset of a partition, in Spark's JSON.
+#: The numbers that mean the first and the next offset of a partition in Spark's JSON.
 EARLIEST, LATEST = -2, -1
 _LARGEST = 2**63 - 1
-#: The partitions that a sentence names.
+#: Maximum number of partitions that a message names.
 _SHOWN = 5
 
 
@@ -40,10 +41,10 @@ def kafka_offsets(
 ) -> NewOffsets | Unresolved:
     """Return the offsets to which a Kafka source is moved, or why it cannot be moved.
 
-    Partitions that are not named in ``offsets`` keep their saved ones. The other targets are for
-    all partitions that the source reads, and for no others.
+    A target of explicit offsets changes only the partitions that it names; the others keep their
+    saved offsets. Every other target is for all partitions that the source reads, and no others.
 
-    ``answer`` includes the offsets at the time of ``target``, if it has one.
+    ``answer`` includes the offsets at the time of ``target``, if ``target`` has a time.
     """
     topics = answer.topics
     has = {
@@ -135,7 +136,7 @@ def _at(target: Target, place: tuple[str, int], has: Available, answer: BrokerAn
 
 
 def _move(place: tuple[str, int], before: int | None, after: int, has: Available | None) -> Move:
-    """Return the move of a partition; one that is new would be read from its beginning."""
+    """Return the move of a partition; a new one is compared with a start at its beginning."""
     begin = 0 if has is None else has.begin
     start = begin if before is None else before
     skipped, repeated = max(0, after - start), max(0, start - after)
@@ -173,8 +174,8 @@ def reset_cost(
 ) -> str:
     """Return what a source that starts from scratch skips or reads again, as a sentence.
 
-    What was not read is skipped too where the position says nothing of it: in partitions that are
-    new to it, and in recreated topics.
+    The rows that are skipped include those of partitions that the position lacks, and of recreated
+    topics.
 
     ``topics`` are the broker's, None if it was not asked. ``starting`` is where the source starts
     without a position, empty if unknown. ``recreated`` are the topics that are known to have been

@@ -3,17 +3,18 @@
 The facts used, of Spark 3.5 to 4.3:
 
 * ``KafkaSourceProvider``: ``failOnDataLoss`` is true unless given; ``startingOffsets`` is
-  ``latest`` unless given, and counts for a query without a position only.
+  ``latest`` unless given, and applies only to a query without a position.
 * ``ConsumerStrategy.assignedTopicPartitions``: a topic of ``subscribe`` or ``assign`` that the
   broker does not have is an error, even with ``failOnDataLoss=false``; a partition of ``assign``
   that a topic does not have is left out.
 * ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets`` finds lost data: partitions of the
-  start that are not read now; an end before the start; new partitions, which are read from their
-  beginning, where that is not 0. ``KafkaMicroBatchStream.reportDataLoss`` then fails, or with
-  ``failOnDataLoss=false`` writes into the log. Of a partition whose end is before the start nothing
-  is read, and the next batch starts at that end.
-* ``KafkaDataConsumer``: rows before the beginning of a partition fail the task, or with
-  ``failOnDataLoss=false`` it continues at the beginning.
+  position that the source no longer reads; a partition whose end is before the position; a new
+  partition, which is read from its beginning, if that is not offset 0.
+  ``KafkaMicroBatchStream.reportDataLoss`` then fails, or with ``failOnDataLoss=false`` writes a
+  warning into Spark's log. Nothing is read of a partition whose end is before the position, and the
+  next batch starts at that end.
+* ``KafkaDataConsumer``: if the rows to read lie before the beginning of a partition, the task
+  fails, or with ``failOnDataLoss=false`` continues at the beginning.
 
 Numbers of rows are differences of offsets, which is an upper bound: compaction and transactions
 leave gaps.
@@ -249,7 +250,7 @@ def _loss(
 
 
 def rows_waiting(position: Position, topics: Topics) -> dict[str, int]:
-    """Return the number of rows after the position, by topic that the broker has.
+    """Return the number of rows after the position in each topic that the broker has.
 
     A partition that the position lacks counts from its beginning.
     """

@@ -2,17 +2,17 @@
 
 A position is ``{"topic": {"partition": offset}}`` (Spark's ``KafkaSourceOffset`` and
 ``JsonUtils``); an offset is that of the next row to read. The options are those of
-``KafkaSourceProvider``, and what they assign is as in ``ConsumerStrategy.assignedTopicPartitions``,
-Spark 3.5 to 4.3: ``subscribePattern`` is *searched* in the names of topics (``findFirstIn``), not
-matched with all of a name. The deprecated reader, switched on by
-``spark.sql.streaming.kafka.useDeprecatedOffsetFetching``, matches it with all of a name.
+``KafkaSourceProvider``, and they assign partitions as in
+``ConsumerStrategy.assignedTopicPartitions``, Spark 3.5 to 4.3: ``subscribePattern`` is *searched*
+in the names of topics (``findFirstIn``), and need not match a whole name. In the deprecated reader
+(``spark.sql.streaming.kafka.useDeprecatedOffsetFetching``) it must match a whole name.
 
-Whether a topic was deleted and recreated under its name is found out by its identity. A recreated
-topic begins at offset 0. If it has already grown beyond the saved position, Spark continues in the
-middle of it and does not notice that the rows are others. Brokers since Kafka 2.8 give each topic a
-unique id. With older ones, the first row of a partition is an indication: at the same offset it
-must have the same time, and its offset never decreases. Once retention has deleted that row,
-nothing can be said.
+The identity of a topic shows whether the topic was deleted and recreated under its name. A
+recreated topic begins at offset 0. If it has already grown beyond the saved position, Spark
+continues in the middle of it and does not notice that its rows are new. Brokers since Kafka 2.8
+give each topic a unique id. With older brokers, the first row of a partition is an indication: its
+offset never decreases, and as long as its offset is the same, its time must be the same. Once
+retention has deleted the row that was saved, nothing can be said.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class TopicIdentity:
     topic_id
         The broker's id of the topic; None if the broker has no ids.
     first
-        The first rows, by partition; without partitions that are empty or whose rows have no time.
+        The first rows, by partition, except for partitions that are empty or whose rows have no
+        time.
     """
 
     topic_id: str | None = None
@@ -93,7 +94,7 @@ def made_again(saved: Identities, now: Identities) -> dict[str, str]:
 
 
 def unknown(saved: Identities, now: Identities) -> list[str]:
-    """Return the topics that may or may not be the saved ones: nothing proves either."""
+    """Return the topics that may have been recreated since: nothing proves it, or the contrary."""
     return sorted(
         topic
         for topic in saved.keys() & now.keys()
@@ -118,7 +119,7 @@ def _difference(saved: TopicIdentity, now: TopicIdentity) -> str:
 
 #: Offsets by topic and partition.
 Position = Mapping[str, Mapping[int, int]]
-#: What of a source's options says what it reads; exactly one is given.
+#: The options that say what a source reads; exactly one of them is given.
 STRATEGIES = ("subscribe", "subscribePattern", "assign")
 #: Parts of a signature that can follow what a Kafka source reads.
 _BEHIND = re.compile(r", (?:topic|host|port|rowsPerSecond|numPartitions)=.*$", re.DOTALL)
@@ -143,15 +144,15 @@ class BrokerAnswer:
     Attributes
     ----------
     topics
-        Those of the question that exist, of a pattern all that it finds; None when the broker was
-        not asked, or did not answer.
+        The topics that the broker was asked for and has; for a pattern, all that it finds. None if
+        the broker was not asked, or did not answer.
     why
-        The reason then.
+        The reason why ``topics`` is None.
     at
         The offsets at the time that was asked for, by topic and partition; None for a partition
         that has no row so late. None as a whole where no time was asked for.
     identities
-        What tells the topics from others of the same names.
+        The identities of the topics, which tell them from other topics of the same names.
     """
 
     topics: Topics | None = None
@@ -195,7 +196,7 @@ class KafkaReading:
 
     @property
     def is_known(self) -> bool:
-        """Whether it can be told which topics it reads."""
+        """Whether it is known which topics the source reads."""
         return bool(self.topics) or self.pattern is not None
 
     def _assigned(self) -> dict[str, frozenset[int]] | None:
@@ -208,7 +209,7 @@ class KafkaReading:
             return None
 
     def reads(self, topic: str, partition: int) -> bool:
-        """Return whether it reads a partition that exists; True if that cannot be determined."""
+        """Return whether the source reads an existing partition; True if that is unknown."""
         pattern, assigned = self.pattern, self._assigned()
         if pattern is not None:
             return pattern.search(topic) is not None
@@ -218,7 +219,7 @@ class KafkaReading:
 
 
 def parse_position(text: str) -> dict[str, dict[int, int]] | None:
-    """Return a saved position, sorted; None if the text is not one of Kafka."""
+    """Return the saved position in a text, sorted; None if the text is no position of Kafka."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
@@ -227,7 +228,7 @@ def parse_position(text: str) -> dict[str, dict[int, int]] | None:
 
 
 def position_of(parsed: object) -> dict[str, dict[int, int]] | None:
-    """Return the position in parsed JSON, sorted; None if it is not one of Kafka."""
+    """Return the position in parsed JSON, sorted; None if the JSON is no position of Kafka."""
     if not isinstance(parsed, dict) or not parsed:
         return None
     position: dict[str, dict[int, int]] = {}
@@ -244,9 +245,9 @@ def position_of(parsed: object) -> dict[str, dict[int, int]] | None:
 
 
 def reading_of(signature: str, options: Mapping[str, str]) -> KafkaReading:
-    """Return what a source reads, by its options, or without them by its signature.
+    """Return what a source reads, by its options, or by its signature if those are unknown.
 
-    ``options`` are those of :data:`~flinkish.connectors.sources.KAFKA_OPTIONS`; empty if unknown.
+    ``options`` are those that matter for a restore (:attr:`.Connector.options`); empty if unknown.
     """
     lowered = {name.lower(): value for name, value in options.items()}
     how, _, what = signature.partition("[")[2].removesuffix("]").partition("=")

@@ -15,7 +15,7 @@ from flinkish.errors import BrokerError
 
 #: Seconds for the first answer of a broker, and for each one after that.
 TIMEOUT = 5.0
-#: Kafka's codes of topics that do not exist, or have a name that none can have.
+#: Kafka's error codes for topics that do not exist, or whose name is invalid.
 _MISSING = frozenset({3, 17})
 
 
@@ -28,7 +28,7 @@ def topics_of(
     client, or no answer.
     """
     if not names:
-        return {}  # to the client an empty list means all
+        return {}  # the client takes an empty list for all topics
     with _client(servers, timeout) as admin:
         from kafka.protocol.consumer import OffsetSpec
         from kafka.structs import TopicPartition
@@ -53,7 +53,7 @@ def topics_of(
 
 @contextmanager
 def _client(servers: str, timeout: float) -> Iterator[Any]:
-    """Yield a client of the broker; what it raises becomes a BrokerError."""
+    """Yield a client of the broker; its errors become a BrokerError."""
     try:
         from kafka import KafkaAdminClient
         from kafka.errors import KafkaError
@@ -79,7 +79,7 @@ def _client(servers: str, timeout: float) -> Iterator[Any]:
         ) as admin:
             yield admin
     except (KafkaError, OSError, ValueError) as error:
-        for connection in opened:  # else its thread tries to connect for ever
+        for connection in opened:  # otherwise its thread tries to connect forever
             connection.close()
         raise BrokerError(
             f"{servers} does not answer within {timeout:g} s, or refuses: {error}"

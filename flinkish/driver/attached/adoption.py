@@ -1,8 +1,8 @@
 """Queries that ran before flinkish was attached: which of them it can take charge of.
 
-What the program told its writers is gone; the running query says most of it: its plan (with uids),
-its trigger and its sink. It cannot be started again by flinkish: the savepoint of a failed ``stop``
-does not let it continue, and it cannot be drained.
+What the program told its writers is gone, but the running query says most of it: its plan (with
+uids), its trigger and its sink. flinkish cannot start such a query again: the query does not
+continue after a failed ``stop``, and it cannot be drained.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flinkish.driver.runtime.running_query import ManagedQuery, checkpoint_locat
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, WrongState
 
-#: The formats of Spark's own sinks that keep no format name, by their class.
+#: The formats of sinks that do not keep the name of their format, by their class.
 _FORMATS = {
     "ForeachBatchSink": "foreachBatch",
     "ForeachWriterTable": "foreach",
@@ -35,14 +35,14 @@ _FORMATS = {
 
 @dataclass(frozen=True)
 class Adoption:
-    """The queries that ran already: those taken charge of, and the others with the reason."""
+    """The queries that ran already: those taken charge of, and the others with the reasons."""
 
     adopted: tuple[str, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
 
 
 class AdoptedWriter:
-    """Stands for the writer of a query that flinkish has not seen starting."""
+    """Stands for the writer of a query whose start flinkish has not seen."""
 
     def __init__(self, frame: Any, session: Any, facts: WriterFacts) -> None:
         self._df = frame
@@ -50,10 +50,10 @@ class AdoptedWriter:
         self._flinkish_facts = facts
 
     def queryName(self, name: str) -> None:
-        """Take the name that the query has."""
+        """Do nothing: the query has its name already."""
 
     def option(self, key: str, value: str) -> None:
-        """Take the location that the query has."""
+        """Do nothing: the query has its checkpoint already."""
 
 
 def adopt(runtime: Runtime, session: Any) -> Adoption:
@@ -133,7 +133,7 @@ def _frame(execution: Any, session: Any) -> Any:
     from pyspark.sql import DataFrame
 
     sql = session._jvm.org.apache.spark.sql
-    # 4.x, 3.5: what is no class is a package to Py4J
+    # The first is 4.x's, the second 3.5's; Py4J takes the name of a missing class for a package.
     classes = (each for each in (sql.classic.Dataset, sql.Dataset) if isinstance(each, JavaClass))
     jdf = next(classes).ofRows(execution.sparkSession(), execution.analyzedPlan())
     return DataFrame(jdf, session)

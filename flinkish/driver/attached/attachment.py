@@ -1,9 +1,9 @@
 """``flinkish.attach()``: serve the queries of a program that another launcher has started.
 
-The supervisor's and the launcher's part is what such a job lacks: nothing of flinkish can start it
-again. The rest is that of every driver: :mod:`~flinkish.driver.runtime` and
-:mod:`~flinkish.driver.requests`. Without a restore the program runs as it would without flinkish,
-whatever goes wrong here.
+Such a job has no supervisor, and flinkish's launcher has not started it, so nothing of flinkish can
+start it again. All else is as in every driver: :mod:`~flinkish.driver.runtime` and
+:mod:`~flinkish.driver.requests`. A program that asks for no restore runs as it would without
+flinkish, whatever goes wrong here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.jobs import JobState
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-#: Seconds that a program waits for the record of its end.
+#: Seconds that a program waits at its end until the job's end is recorded.
 _PATIENCE_AT_END = 5.0
 #: Seconds after the last start of a query after which a notebook counts as having started them.
 _QUIET = 1.0
@@ -223,7 +223,7 @@ class Attachment:
             log("the program is not under flinkish's control: see the error above")
 
     def _stand_aside(self) -> None:
-        """Leave a program alone that has no job: in a notebook the next ``attach`` begins anew."""
+        """Leave a program without a job alone; in a notebook the next ``attach`` begins anew."""
         if self._served is None:
             self.has_ended = True
             self._restore_pyspark()
@@ -258,7 +258,7 @@ class Attachment:
             log(f"query '{name}' ran already, and stays as it is: {why}")
 
     def _refuse(self, error: FlinkishError) -> None:
-        """End a program that must not start without its restore. Raises."""
+        """End a program that must not start without its restore; a notebook gets the error."""
         self._stand_aside()
         self._restore_pyspark()
         if is_interactive():

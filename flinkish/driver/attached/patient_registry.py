@@ -1,7 +1,7 @@
-"""The registry as a driver that another launcher started uses it: without it the program runs on.
+"""The registry of a driver that another launcher started: the program runs on without it.
 
-While the registry cannot be reached, what has to be recorded waits in memory, in its order, and a
-thread tries again. The program's own threads never wait for a registry that is known to be out of
+While the registry cannot be reached, what has to be recorded waits in memory, in order, and a
+thread tries again. No heartbeat and no change is attempted while the registry is known to be out of
 reach.
 """
 
@@ -61,8 +61,8 @@ class OutOfReach(Database):
 class PatientRegistry(Registry):
     """A registry for one job, which waits for its database.
 
-    ``reach`` opens the registry; ``register`` records the job in it, once. Without ``register`` the
-    job is in it already.
+    ``reach`` opens the registry. ``register`` records the job in the registry, once; it is None if
+    the registry has the job already.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class PatientRegistry(Registry):
         self._is_lost_to_another = False
 
     def connect(self) -> None:
-        """Begin to try to reach the registry; see :meth:`settle`."""
+        """Start the attempts to reach the registry; :meth:`settle` waits for them."""
         self._try(at_once=True)
 
     def use(self, registry: Registry) -> None:
-        """Use a registry that has been opened, with what has to be recorded first."""
+        """Use a registry that has been opened; first record in it what has waited."""
         with self._order:
             self._database = registry._database
             self._flush()
@@ -103,7 +103,7 @@ class PatientRegistry(Registry):
         super().close()
 
     def settle(self, patience: float) -> bool:
-        """Wait until everything is recorded; return whether it is."""
+        """Wait at most ``patience`` seconds until everything is recorded; return whether it is."""
         return self._is_reached.wait(patience)
 
     # --- what is recorded, now or later -------------------------------------------------------
@@ -242,7 +242,7 @@ class PatientRegistry(Registry):
             try:
                 if isinstance(self._database, OutOfReach):
                     self.use(self._reach())
-                else:  # it opens a lost connection again
+                else:  # the database opens a lost connection again
                     with self._order:
                         self._flush()
                         Registry.requests(self, self._job.job_id)
@@ -258,7 +258,7 @@ class PatientRegistry(Registry):
                 return
 
     def _flush(self) -> None:
-        """Record what waits, in its order; what the registry refuses is dropped and said."""
+        """Record what waits, in order; log and drop what the registry refuses."""
         while self._later:
             try:
                 self._later[0]()
@@ -269,9 +269,10 @@ class PatientRegistry(Registry):
             self._later.pop(0)
 
     def _revive(self) -> bool:
-        """Take back the end of a job whose driver was thought to be lost; return whether it is.
+        """Take back the end of a job whose driver was thought to be lost; return whether it worked.
 
-        It is not if another job goes on from its state, or somebody has canceled it.
+        It does not work if another job continues from the job's state, or somebody has canceled
+        the job.
         """
         job_id = self._job.job_id
         ended = Registry.job(self, job_id)

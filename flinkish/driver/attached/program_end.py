@@ -1,7 +1,7 @@
 """The end of a program that flinkish did not start: noticed from inside its processes.
 
-Python tells nobody the status of a program that raises ``SystemExit`` itself; one that calls
-``sys.exit`` is known.
+The status of a program that calls ``sys.exit`` is known here. That of a program that raises
+``SystemExit`` itself is not, because Python tells nobody.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class ProgramEnd:
         if not interactive:
             sys.excepthook = self._raised
             sys.exit = self._exits
-        # Before executors refuse work, as a savepoint may be in flight. They register themselves in
-        # the same way, when they are imported; the last that is registered is called first.
+        # The end must be noticed before Python's executors refuse work, as a savepoint may be in
+        # flight. Their module registers itself in the same way when it is imported, and what is
+        # registered last is called first.
         import_module("concurrent.futures.thread")
         register = getattr(threading, "_register_atexit", atexit.register)
         register(self._ended)

@@ -1,9 +1,9 @@
 """The record of a job that another launcher has started: a new one, or that of its last driver.
 
 A launcher that restarts a program (a pod, a task's next try) starts it with the same settings, also
-with the savepoint that it was first started from. It must not be restored again: the program goes
-on where its last driver ended. That is in its own checkpointLocation, unless what was there before
-was in the way of the restored checkpoint.
+with the savepoint that it was first started from. That savepoint must not be restored again: the
+program continues where its last driver ended. Its checkpoint is in its own checkpointLocation, or
+beside that location if it was not empty at the restore.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _LOOK = 1.0
 def goes_on_from(jobs: Sequence[JobRecord], launch: Launch) -> JobRecord | None:
     """Return the job whose driver is started again, or None for a new job. Pure.
 
-    ``jobs`` are those of the name, oldest first. Only a job that was restored counts: the others go
-    on in the locations that the program names.
+    ``jobs`` are the jobs of the program's name, oldest first. Only a job that was restored counts:
+    the others continue in the locations that the program names.
     """
     for job in reversed(jobs):
         if job.launch.external is None or not _same_program(job.launch, launch):
@@ -60,14 +60,14 @@ def _same_program(one: Launch, other: Launch) -> bool:
 
 
 def has_committed(queries: Sequence[QueryStatus]) -> bool:
-    """Return whether a restored job has a checkpoint to go on in. Pure."""
+    """Return whether a restored job has a checkpoint in which it can continue. Pure."""
     return any(query.restored_batch is not None for query in queries)
 
 
 def earlier_job(registry: Registry, name: str, launch: Launch) -> JobRecord | None:
     """Return the ended job that a program continues, or None.
 
-    Raises Locked if it still runs.
+    Waits for its end if the program asks for a restore, and raises Locked if it still runs then.
     """
     deadline = time.monotonic() + _PATIENCE
     has_said = False

@@ -1,10 +1,10 @@
-"""What a program asks for when it attaches: by arguments, environment and Spark settings. Pure.
+"""What a program asks for when it attaches: by arguments, environment and Spark settings.
 
-The first that has a value wins: an argument of ``flinkish.attach``, the environment
+The first place that has a value wins: an argument of ``flinkish.attach``, the environment
 (``FLINKISH_NAME``, ``FLINKISH_RESTORE_SINK_AHEAD``, ``FLINKISH_<KEY>``), Spark's settings
 (``spark.flinkish.name``, ``spark.flinkish.restore.sink-ahead``, ``spark.flinkish.KEY``), and for
-keys the files of the configuration. Options of a restore are those of ``run -s``
-(:mod:`flinkish.launch.restoring`).
+keys the files of the configuration. But an argument ``parallelism`` gives way to the option of that
+name. Options of a restore are those of ``run -s`` (:mod:`flinkish.launch.restoring`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flinkish.launch.restoring import options_from, restore_spec, settings
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 
-#: What options of a restore begin with, behind :data:`SPARK_PREFIX` and in the environment.
+#: The prefixes of restore options: after :data:`SPARK_PREFIX`, and in the environment.
 _RESTORE = "restore."
 _RESTORE_VARIABLE = "FLINKISH_RESTORE_"
 _NAME_VARIABLE = "FLINKISH_NAME"
@@ -42,7 +42,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class AttachRequest:
-    """What a program asks for. ``name`` is None for one that does not name its job."""
+    """What a program asks for. ``name`` is None if the program does not name its job."""
 
     config: Config
     name: str | None
@@ -84,7 +84,7 @@ def attach_request(
 def asks_restore(
     arguments: Arguments, environ: Mapping[str, str], spark: Mapping[str, str]
 ) -> bool:
-    """Return whether a program asks for a restore, also one whose other settings are wrong."""
+    """Return whether a program asks for a restore, even if its other settings are wrong."""
     keys, asked = split_settings(spark)
     named = ("FLINKISH_FROM_SAVEPOINT", f"{_RESTORE_VARIABLE}SAVEPOINT")
     return (
@@ -107,7 +107,7 @@ def split_settings(spark: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
 
 
 def _merged(first: RestoreOptions, second: RestoreOptions) -> RestoreOptions:
-    """Return the options of two layers, those of the first where it has any."""
+    """Return the options of two layers; the first layer's count unless they are defaults."""
     return replace(second, **{k: v for k, v in vars(first).items() if v != getattr(NO_OPTIONS, k)})
 
 

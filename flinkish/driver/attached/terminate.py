@@ -27,7 +27,7 @@ _LIMIT = 600.0
 def savepoint_on_terminate(
     config: Config, runtime: Runtime, session: Any
 ) -> SavepointOnTerminate | None:
-    """Install what ``execution.savepoint-on-terminate`` asks for; None where it does not."""
+    """Handle SIGTERM as ``execution.savepoint-on-terminate`` asks; None if nothing is handled."""
     if not config.boolean("execution.savepoint-on-terminate"):
         return None
     directory = config.get(_SAVEPOINTS)
@@ -95,9 +95,9 @@ class SavepointOnTerminate:
 class JvmTerminated:
     """What SIGTERM to a driver's JVM does, until :meth:`remove`: ``act`` is called first.
 
-    ``spark-submit`` becomes the JVM, which starts Python: a container's SIGTERM reaches that alone,
-    and Spark's own hook would stop the context under the running batch. The JVM waits for ``act``
-    as long as Hadoop lets a hook take (``hadoop.service.shutdown.timeout``, 30 s).
+    ``spark-submit`` becomes the JVM, which starts Python: a container's SIGTERM reaches the JVM
+    alone, and Spark's own hook would stop the context under the running batch. The JVM waits for
+    ``act`` as long as Hadoop lets a hook take (``hadoop.service.shutdown.timeout``, 30 s).
     """
 
     def __init__(self, session: Any, act: Callable[[], object]) -> None:
@@ -114,13 +114,13 @@ class JvmTerminated:
             self._hooks.removeShutdownHook(self._reference)
 
 
-#: Higher ones run earlier. Spark's own have 100 (a local executor stops its tasks) and 50 (the
-#: context): ``Executor``, ``ShutdownHookManager``.
+#: The hook's priority; higher priorities run earlier. Spark's own hooks have 100 (a local executor
+#: stops its tasks) and 50 (the context): ``Executor``, ``ShutdownHookManager``.
 _BEFORE_SPARK = 1000
 
 
 class _Hook:
-    """A function of Scala's without arguments and result, for Py4J."""
+    """A Scala function without arguments and result, for Py4J."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -137,8 +137,8 @@ class _Hook:
 class Terminated:
     """What SIGTERM does, until :meth:`remove`: ``act`` is called in a thread of its own, once.
 
-    A second signal, or :meth:`go_on`, does what SIGTERM did before. Only the main thread can
-    install this (ValueError).
+    A second signal, or :meth:`go_on`, does what SIGTERM did before. Raises ValueError in any other
+    thread than the main one.
     """
 
     def __init__(self, act: Callable[[], object]) -> None:

@@ -1,8 +1,8 @@
-"""The streaming flows of a declarative pipeline: their plans, and where their checkpoints are.
+"""The streaming flows of a declarative pipeline: their plans and the places of their checkpoints.
 
-A pipeline registers its flows with the server, which starts their queries itself, in the order in
-which they read from each other, when its run is asked for. Their plans are known before: the graph
-of the pipeline is resolved here as the run resolves it (``PipelineExecution``, 4.1 to 4.3).
+A pipeline registers its flows with the server. When a run is requested, the server itself starts
+the flows' queries, each after those whose tables it reads. flinkish knows the plans before that,
+because it resolves the pipeline's graph as the run does (``PipelineExecution``, 4.1 to 4.3).
 
 The checkpoint of a flow is ``STORAGE/_checkpoints/TABLE/FLOW/N``, in the directory with the largest
 number N (``FlowSystemMetadata``). A full refresh begins a new number; so does a restore.
@@ -30,9 +30,9 @@ _CHANGES = "AutoCdc"
 class Flow:
     """A streaming flow of a pipeline.
 
-    ``name`` is that of its query. ``writer`` is one of a classic session with the flow's plan; it
-    is never started. ``facts`` are what the run tells the writer of its own. ``settings`` are those
-    of Spark that the run adds for this flow.
+    ``name`` is the name of its query. ``writer`` is a classic session's writer of the flow's plan;
+    it is never started. ``facts`` are what the run tells its own writer. ``settings`` are the Spark
+    settings that the run adds for this flow.
     """
 
     name: str
@@ -44,8 +44,9 @@ class Flow:
 def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Flow]:
     """Return the streaming flows of a registered pipeline (``GraphRegistrationContext``).
 
-    ``session`` is the server's, classic. Raises ProgramFailed if Spark cannot resolve the pipeline,
-    or a flow reads a table of it that does not exist yet: Spark plans it without that until then.
+    ``session`` is the server's classic session. Raises ProgramFailed if Spark cannot resolve the
+    pipeline, or if a flow reads one of the pipeline's tables that does not exist yet: until the
+    table exists, Spark plans the flow without reading it.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -68,7 +69,7 @@ def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Fl
                     "creates: its flows are under flinkish's control from the next run on",
                     hint="run the pipeline once without a savepoint",
                 )
-            # Again, as the run does it: a table of the pipeline is read as a table.
+            # The run analyzes the flow again, so that it reads the pipeline's tables as tables.
             flow = _called(graph, "reanalyzeFlow", flow, by_case)
             facts = _facts(graph, flow, session, storage_root)
             writer = DataFrame(flow.df(), session).writeStream
@@ -79,9 +80,10 @@ def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Fl
 
 
 def next_version(own: str) -> str:
-    """Return where a restored checkpoint of a flow goes, which Spark then takes for the newest.
+    """Return the place for a flow's restored checkpoint, where Spark takes it for the newest.
 
-    ``own`` is where the flow's newest one is, or would be. A flow that has none yet gets it there.
+    ``own`` is the place of the flow's newest checkpoint. If the flow has no checkpoint yet, the
+    restored one goes to ``own``.
     """
     own = own.rstrip("/")
     if not is_taken(own):
@@ -93,14 +95,15 @@ def next_version(own: str) -> str:
 def newest_checkpoint(storage_root: str, table: Sequence[str], flow: str) -> str:
     """Return where Spark looks for a flow's checkpoint.
 
-    ``storage_root`` is as Spark takes it; ``table`` the parts of the name of the flow's table.
+    ``storage_root`` is a path or URL as Spark takes it. ``table`` are the parts of the name of the
+    flow's table.
     """
     parent = posixpath.join(storage_root.rstrip("/"), PIPELINE, *table, flow)
     return f"{parent}/{max(_newest_version(storage.locate(parent)), 0)}"
 
 
 def _newest_version(parent: str) -> int:
-    """Return the largest number of a checkpoint's directory; -1 if there is none."""
+    """Return the largest number that names a checkpoint in ``parent``; -1 without a checkpoint."""
     return max(numbers_among(storage.list_directory(parent).directories), default=-1)
 
 
@@ -157,7 +160,7 @@ def _each(collection: Any) -> Iterator[Any]:
 
 
 def _called(instance: Any, method: str, *arguments: Any) -> Any:
-    """Call a method whose last parameter, the case sensitivity, older Sparks lack."""
+    """Call a method, without the last argument (the case sensitivity) on older Sparks."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     try:

@@ -1,7 +1,7 @@
 """The server of Spark Connect in the driver's own JVM: the session behind a client's session.
 
-``spark.api.mode=connect`` and ``spark-pipelines`` start one in the process of the program unless it
-names a server (``SparkSession.Builder.getOrCreate``, 4.0 to 4.3).
+``spark.api.mode=connect`` and ``spark-pipelines`` start such a server in the program's process,
+unless the program names a server (``SparkSession.Builder.getOrCreate``, 4.0 to 4.3).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _PORT = "spark.connect.grpc.binding.port"
 
 
 def is_client_session(session: Any) -> bool:
-    """Return whether a session is one of Spark Connect."""
+    """Return whether a session is a client of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def base_session() -> Any:
-    """Return the classic session beside the server of this process; None if there is none."""
+    """Return the classic session beside the server in this process; None without such a session."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -37,7 +37,7 @@ def base_session() -> Any:
 def session_behind(client: Any) -> Any:
     """Return the classic session of the server for a client (``SparkConnectClient``).
 
-    Its server must be in this process (:func:`base_session`).
+    The client's server must be in this process (:func:`base_session`).
     """
     from pyspark.sql import SparkSession
 
@@ -54,10 +54,10 @@ def holder_of(client: Any) -> Any:
 
 
 def stop_session(session: Any) -> None:
-    """Stop Spark: first the client, which still needs an answer of a server here.
+    """Stop Spark, but first its client, which needs an answer from a server in this process.
 
-    A client that is left open asks the server once more when Python exits, for minutes if there is
-    none any more (``SparkConnectClient._on_exit``, 4.3).
+    A client that is left open asks the server once more when Python exits, and keeps trying for
+    minutes if the server is gone (``SparkConnectClient._on_exit``, 4.3).
     """
     module = sys.modules.get("pyspark.sql.connect.session")
     client = None if module is None else module.SparkSession._default_session
@@ -71,9 +71,10 @@ def connect_refusal(
 ) -> UnsupportedSession | None:
     """Return why a session that is about to be built is refused, or None.
 
-    The queries of a client of ``sc://HOST`` run in that server, whose JVM nothing here can ask for
-    a plan or a batch boundary. A local server is in this process, and served from Spark 4.0 on. The
-    conditions are those of ``SparkSession.Builder.getOrCreate`` in PySpark 3.5 to 4.3.
+    The queries of a client of ``sc://HOST`` run in the server on HOST. This process cannot ask that
+    server's JVM for a plan or a batch boundary. A local server is in this process; flinkish
+    supports it from Spark 4.0 on. The conditions are those of ``SparkSession.Builder.getOrCreate``
+    in PySpark 3.5 to 4.3.
     """
     from pyspark import __version__ as spark
 
@@ -91,7 +92,7 @@ def connect_refusal(
 
 
 def refused_server(remote: str) -> UnsupportedSession:
-    """Return why a session of a server elsewhere is refused, and what to do instead. Pure."""
+    """Return why a session of a server in another process is refused, and what to do. Pure."""
     return UnsupportedSession(
         f"the program asks for a Spark Connect session ({remote}): its queries run in that server, "
         "and savepoints need their driver",
@@ -104,14 +105,15 @@ def refused_server(remote: str) -> UnsupportedSession:
 def prepare_server() -> None:
     """Make ``getOrCreate`` start a server in this process, with the master of ``spark-submit``.
 
-    Two drivers on one host may have one each: it gets a free port, unless the settings name one.
+    The server gets a free port, unless the settings name one, so that two drivers on one host may
+    have a server each.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
     SparkContext._ensure_initialized()
     os.environ["SPARK_API_MODE"] = "connect"
-    os.environ["SPARK_CONNECT_MODE"] = "1"  # Spark 4.1's name for it
+    os.environ["SPARK_CONNECT_MODE"] = "1"  # the variable's name in Spark 4.1
     os.environ["MASTER"] = str(SparkConf().get("spark.master", "local[*]"))
     jvm: Any = SparkContext._jvm
     properties = jvm.java.lang.System

@@ -14,7 +14,7 @@ from flinkish.errors import UnsupportedSession
 def run_specification(argv: Sequence[str]) -> None:
     """Run the pipeline of ``argv[0]``; the other words are options of ``spark-pipelines run``.
 
-    Raises UnsupportedSession if this Spark has no pipelines, and what Spark raises.
+    Raises UnsupportedSession if this Spark has no pipelines, and the errors of ``spark-pipelines``.
     """
     try:
         from pyspark.pipelines import cli
@@ -32,9 +32,10 @@ def run_specification(argv: Sequence[str]) -> None:
 
 
 def specification_of(main: ModuleType | None) -> str | None:
-    """Return the specification that ``spark-pipelines`` runs in this process, if it does.
+    """Return the specification that ``spark-pipelines`` runs in this process, or None.
 
-    Called while it imports the pipeline's definitions, in the directory of the specification.
+    ``main`` is the module ``__main__``. The call comes while ``spark-pipelines`` imports the
+    pipeline's definitions, when the working directory is that of the specification.
     """
     program = getattr(main, "__file__", None) or ""
     if not program.replace(os.sep, "/").endswith("pyspark/pipelines/cli.py"):

@@ -1,8 +1,8 @@
 """Writers and queries of Spark Connect whose server is in this process, seen as classic ones.
 
-The server makes the plan of a query from what the client has described; so does
-:class:`ServerWriter`, before the query starts, to read it. The query itself is started by the
-client's own command, and found in the server's session by its id.
+The server makes the plan of a query from the client's description. :class:`ServerWriter` makes
+the same plan before the query starts, so that flinkish can read it. The client's own command starts
+the query, which is then found in the server's session by its id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRIGGERS = {
 
 
 class ServerWriter:
-    """A client's ``DataStreamWriter`` with what flinkish asks of a classic one."""
+    """A client's ``DataStreamWriter`` with the members of a classic writer that flinkish uses."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
@@ -51,7 +51,7 @@ class ServerWriter:
 
     @property
     def _jwrite(self) -> Any:
-        """The JVM's writer of the same DataFrame, for a query that is not the program's own."""
+        """The JVM's writer of the same DataFrame, for a query that flinkish starts on its own."""
         writer = self._df.writeStream
         mode = facts_of(self).output_mode
         return (writer if mode is None else writer.outputMode(mode))._jwrite
@@ -75,10 +75,10 @@ def start_through(
     start: Callable[[Any, WriterFacts, Callable[[], Any]], Any],
     begin: Callable[[], Any],
 ) -> Any:
-    """Start the query of a client's writer by ``start``, which a runtime gives.
+    """Start the query of a client's writer by calling ``start``, a method of the runtime.
 
-    ``asked`` are the arguments of ``start`` or ``toTable``. ``begin`` sends the client's own
-    command. The writer stays as the program has made it.
+    ``asked`` are the arguments of ``DataStreamWriter.start`` or ``toTable``. ``begin`` sends the
+    client's own command. What ``start`` sets on the writer is undone at the end.
     """
     _tell(writer, **asked)
     server = ServerWriter(writer)
@@ -102,7 +102,7 @@ def _tell(
     queryName: str | None = None,
     **options: Any,
 ) -> None:
-    """Tell a writer what the arguments of its start say."""
+    """Set on a writer what the program has passed to ``start`` or ``toTable``."""
     writer.options(**options)
     for tell, value in (
         (writer.outputMode, outputMode),
@@ -119,9 +119,9 @@ def _tell(
 
 
 def served(query: Any, session: Any) -> Any:
-    """Return a client's query that has the JVM's as ``_jsq``, whose present run it asks for.
+    """Return a client's query with the JVM's query as ``_jsq``, from which it takes its run id.
 
-    ``session`` is the classic one behind the client's.
+    ``session`` is the classic session behind the client's session.
     """
     query._jsq = session._jsparkSession.streams().get(query.id)
     kind: Any = type(query)
@@ -130,7 +130,7 @@ def served(query: Any, session: Any) -> Any:
 
 
 def is_served(query: Any) -> bool:
-    """Return whether a query has the JVM's, which a client that looks it up does not tell."""
+    """Return whether a client's query has the JVM's query; look that up in the server if needed."""
     if not hasattr(query, "_jsq"):
         session = session_behind(query._session.client)
         if session._jsparkSession.streams().get(query.id) is None:  # it has ended

@@ -8,7 +8,8 @@ Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 * A commit of a streaming query has ``operation`` ``STREAMING UPDATE`` and, in
   ``operationParameters``, ``queryId`` and ``epochId`` (the batch).
 * ``DeltaTable.restoreToVersion`` commits the files of that version (``RESTORE``, parameter
-  ``version``). Transactions stay as they are: the sink continues to skip the batches that it had.
+  ``version``). The table's transactions stay as they are: the sink continues to skip the batches
+  that it had.
 * Delta refuses to do anything in a session without its extension and catalog, so a program that
   writes to Delta has both.
 """
@@ -34,7 +35,7 @@ _REPLACING = frozenset(
     {"CREATE OR REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE"}
     | {"REPLACE TABLE AS SELECT", "TRUNCATE", "CLONE"}
 )
-#: ``RESTORE`` is one of them, because :func:`lineage` leaves out the commits that it undid.
+#: Operations that keep all rows. ``RESTORE`` does, as :func:`lineage` leaves out what it undid.
 _KEEPING = _MAINTENANCE | {"RESTORE"}
 #: Maximum number of commits that are read from a history; each is a file of the log.
 _HISTORY = 10_000
@@ -54,7 +55,7 @@ class DeltaTable:
         self._jvm = session._jvm
 
     def exists(self) -> bool:
-        """Return whether there is a table."""
+        """Return whether the table exists."""
         with self._errors():
             return bool(self._tables.isDeltaTable(self._jsession, self._location))
 
@@ -94,7 +95,7 @@ class DeltaTable:
     def answer(self, position: DeltaPosition, options: Mapping[str, str]) -> DeltaAnswer:
         """Return what the table still has for a source at ``position``; TableError as :meth:`read`.
 
-        ``options`` are those of the source.
+        ``options`` are the source's options.
         """
         if not self.exists():
             return DeltaAnswer(None)
@@ -112,7 +113,7 @@ class DeltaTable:
         return DeltaAnswer(table_id, oldest, newest, operations, lowered)
 
     def roll_back(self, version: int) -> None:
-        """Restore the table to a version; TableError when its files are gone."""
+        """Restore the table to a version; TableError if files of that version are gone."""
         with self._errors():
             self._tables.forPath(self._jsession, self._location).restoreToVersion(version)
 
@@ -138,12 +139,12 @@ def ask(question: SourceQuestion) -> DeltaAnswer | None:
 
 
 def open_sink(place: SinkPlace, session: Any) -> Table | None:
-    """Return the table of a sink, if its path is known."""
+    """Return the table of a sink; None if its path is unknown."""
     return None if place.path is None else DeltaTable(session, place.path)
 
 
 def named_by_path(place: SinkPlace) -> SinkPlace | None:
-    """Return the place of a table that is named by its path, ``delta.`/path```; else None."""
+    """Return the place of a table whose name is its path, ``delta.`/path```; else None."""
     match = _PATH_TABLE.fullmatch(place.table or "")
     return None if match is None else replace(place, format="delta", path=match["path"])
 

@@ -13,7 +13,7 @@ from flinkish.restore.check.file_places import file_reading
 
 
 def ask(question: SourceQuestion) -> FileReading | None:
-    """Return where the files are that a source has read; None if its path is unknown."""
+    """Return where to find the files that a source has read; None if its path is unknown."""
     source, saved = question.source, question.saved
     options = {name.lower(): value for name, value in source.options.items()}
     path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")
@@ -35,7 +35,7 @@ def ask(question: SourceQuestion) -> FileReading | None:
 
 
 def input_url(path: str, session: Any) -> str:
-    """Return the URL of an input directory as the log of Spark's file source has it."""
+    """Return the URL of an input directory, written as in the log of Spark's file source."""
     hadoop = session._jvm.org.apache.hadoop.fs.Path(path or ".")
     system = hadoop.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
     url = system.makeQualified(hadoop).toUri()

@@ -1,22 +1,23 @@
-"""Tables of Apache Iceberg, by Iceberg's own classes in the program's session.
+"""Tables of Apache Iceberg, accessed through Iceberg's own classes in the program's session.
 
 Facts used, run on Spark 3.5.9 and 4.0.5 with Iceberg 1.10.1 and on 4.1.4 with 1.11.0:
 
 * ``SparkWrite.StreamingWrite.commit`` (``org.apache.iceberg.spark.source``) puts the query id and
   the batch into the summary of each snapshot, also of a batch without rows and in complete mode. It
-  leaves out the commit of a batch that is not above that of the newest ancestor of the current
-  snapshot with the same query id. The batch was computed by then: its state is written.
-* It knows only the ancestors. After ``rollbackTo``, and after the query's snapshots have expired,
-  it commits the same batches again, so that their rows are there twice.
+  looks for the newest snapshot with the same query id, from the current snapshot back through its
+  ancestors, and does not commit a batch that is not above the one found. By then the batch has been
+  computed and its state written.
+* ``commit`` looks at no other snapshots. After ``rollbackTo`` it commits the undone batches again.
+  After the query's snapshots have expired it does so too, and the table has their rows twice.
 * ``rollbackTo`` goes back to an ancestor of the current snapshot, and commits no new snapshot.
   ``setCurrentSnapshot`` takes any snapshot that the table still has, also one that was undone.
-* Maintenance (``rewrite_data_files``, ``rewrite_manifests``) has the operation ``replace``. It has
-  no query id; the newest one is on an older ancestor.
-* ``commit`` examines the current snapshot even if it writes to a branch (``table.branch_x``, on
-  4.1.4 the name of another table; ``spark.wap.branch``). There it skips nothing, and rows written
-  again are there twice.
-* The sink never creates a table for ``format("iceberg").start(...)``. The argument is the name of a
-  table, or, with a slash in it, a path of ``HadoopTables``.
+* A snapshot of maintenance (``rewrite_data_files``, ``rewrite_manifests``) has the operation
+  ``replace`` and no query id. The newest query id is then that of an older ancestor.
+* ``commit`` examines the current snapshot even if it writes to a branch (``table.branch_x``, which
+  on 4.1.4 is the name of another table; ``spark.wap.branch``). So it skips no batch on a branch,
+  and the branch has the rows of a repeated batch twice.
+* The sink never creates a table for ``format("iceberg").start(...)``. The argument of ``start`` is
+  the name of a table or, if it contains a slash, a path of ``HadoopTables``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 from flinkish.errors import TableError
 
-#: Snapshots that are read of a history, at most; each is two calls to the JVM.
+#: Maximum number of snapshots that are read from a history; each takes two calls to the JVM.
 _HISTORY = 10_000
 _QUERY_ID = "spark.sql.streaming.queryId"
 _BATCH = "spark.sql.streaming.epochId"
@@ -58,7 +59,7 @@ class IcebergTable:
         self._jvm = session._jvm
 
     def exists(self) -> bool:
-        """Return whether there is a table."""
+        """Return whether the table exists."""
         with self._errors():
             if is_path(self._place):
                 return bool(self._paths.exists(self._place))
@@ -94,7 +95,7 @@ class IcebergTable:
     def answer(self, position: IcebergPosition, options: Mapping[str, str]) -> IcebergAnswer:
         """Return what the table still has for a source at ``position``; TableError as :meth:`read`.
 
-        ``options`` are those of the source.
+        ``options`` are the source's options.
         """
         with self._errors():
             table = self._load()
@@ -118,12 +119,15 @@ class IcebergTable:
             )
 
     def roll_back(self, version: int) -> None:
-        """Make another snapshot the current one; TableError when the table does not have it."""
+        """Make another snapshot the current one; TableError if the table does not have that one."""
         with self._errors():
             self._load().manageSnapshots().setCurrentSnapshot(version).commit()
 
     def _newest_batch(self, table: Any, query_id: str) -> int | None:
-        """Return the batch that :class:`SparkWrite` would find; TableError if it cannot see it."""
+        """Return the query's newest batch as ``SparkWrite`` finds it, or None.
+
+        Raises TableError if the snapshots that would tell are no longer there.
+        """
         oldest = None
         for oldest in self._ancestors(table):
             commit = commit_of(oldest)
@@ -138,7 +142,7 @@ class IcebergTable:
         return None
 
     def _refuse_branch(self, table: Any) -> None:
-        """Raise TableError if the query writes to a branch, whose batches the sink ignores."""
+        """Raise TableError if the query writes to a branch: the sink ignores the batches on it."""
         _, named, branch = self._place.rpartition(".branch_")
         if not named or str(table.name()).endswith(f".branch_{branch}"):
             audited = str(table.properties().get("write.wap.enabled")).lower() == "true"
@@ -151,9 +155,9 @@ class IcebergTable:
         )
 
     def _ancestors(self, table: Any, version: int | None = None) -> Iterator[Mapping[str, Any]]:
-        """Yield a snapshot, the current one unless given, and its ancestors, the newest first.
+        """Yield a snapshot and its ancestors, newest first, each as Iceberg's JSON document.
 
-        Each as Iceberg's JSON.
+        The first is the snapshot ``version``, by default the current one.
         """
         parser = self._jvm.org.apache.iceberg.SnapshotParser
         snapshot = table.currentSnapshot() if version is None else table.snapshot(version)
@@ -166,7 +170,7 @@ class IcebergTable:
             snapshot = None if parent is None else table.snapshot(parent)
 
     def _load(self) -> Any:
-        """Return the current table; a catalog may have cached an older version."""
+        """Load the table and refresh it, as a catalog may have cached an older version."""
         if is_path(self._place):
             return self._paths.load(self._place)
         spark = self._jvm.org.apache.iceberg.spark.Spark3Util
@@ -184,7 +188,10 @@ class IcebergTable:
 
 
 def ask(question: SourceQuestion) -> IcebergAnswer | None:
-    """Return the answer of a source's table; None if the position is not one of Iceberg."""
+    """Return the answer of a source's table; None if the saved position is not one of Iceberg.
+
+    Raises TableError if the table cannot be read, or its name is unknown.
+    """
     position = parse_iceberg_position(question.saved.offset)
     if position is None:
         return None
@@ -195,7 +202,7 @@ def ask(question: SourceQuestion) -> IcebergAnswer | None:
 
 
 def table_of(signature: str) -> str | None:
-    """Return the table of ``table[catalog.db.t]`` or ``iceberg[/path]``; None without one. Pure."""
+    """Return the table in ``table[catalog.db.t]`` or ``iceberg[/path]``, else None. Pure."""
     kind, bracket, rest = signature.partition("[")
     if kind not in ("table", "iceberg") or not bracket:
         return None
@@ -203,13 +210,13 @@ def table_of(signature: str) -> str | None:
 
 
 def open_sink(place: SinkPlace, session: Any) -> Table | None:
-    """Return the table of a sink, if its name or path is known."""
+    """Return the table of a sink; None if its name and path are unknown."""
     name = place.table or place.path
     return None if name is None else IcebergTable(session, name)
 
 
 def is_path(place: str) -> bool:
-    """Return whether Iceberg treats a text as a path, not as a name (``IcebergSource``). Pure."""
+    """Return whether Iceberg takes a text for a path, not a name (``IcebergSource``). Pure."""
     return "/" in place
 
 

@@ -1,20 +1,20 @@
-"""Brokers of Kafka, asked by the client of Spark's own connector in the program's session.
+"""Questions to Kafka brokers, asked with the client of Spark's connector in the program's session.
 
-The client gets the source's ``kafka.*`` options, as Spark gives them to the one that its source
-asks for offsets (``KafkaOffsetReaderAdmin``): it logs in wherever Spark does, by Kerberos, OAuth,
-delegation tokens, key stores of Java or a class of the user's. It is asked what Spark asks it:
-metadata of topics, and offsets of their leaders. No topic is made by asking for it.
+The client gets the source's ``kafka.*`` options, as Spark passes them to the client with which its
+source looks up offsets (``KafkaOffsetReaderAdmin``). So it logs in wherever Spark does: by
+Kerberos, OAuth, delegation tokens, Java's key stores or a class of the user's. Like Spark, flinkish
+asks it for metadata of topics, and offsets of their leaders. Asking for a topic does not create it.
 
 Facts used (run on Spark 3.5.9 and 4.3.0 with the connectors of 3.5.7 and 4.1.1, whose clients are
 3.4.1 and 3.9.1):
 
-* ``KafkaSourceProvider.kafkaParamsForDriver`` makes a client's settings of these options, and
+* ``KafkaSourceProvider.kafkaParamsForDriver`` turns these options into a client's settings, and
   ``ConsumerStrategy.createAdmin`` adds the delegation token, if there is one.
-* A topic that does not exist, or cannot, fails its own future alone
+* A topic that does not exist, or cannot exist, fails only its own future
   (``UnknownTopicOrPartitionException``, ``InvalidTopicException``).
 * ``default.api.timeout.ms`` limits each request; it must not be below ``request.timeout.ms``.
-* Nothing limits the creation of a client, which resolves the names of the servers, and with
-  Kerberos logs in.
+* No setting limits the time to create a client, which resolves the names of the servers and, with
+  Kerberos, logs in.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from flinkish.driver.connectors.table import first_line
 from flinkish.driver.log import log
 from flinkish.errors import BrokerError
 
-#: Seconds for each answer of a broker.
+#: Seconds to wait for each answer of a broker.
 TIMEOUT = 5.0
-#: For a savepoint, which does without.
+#: The same for a savepoint, which is taken without the answer if that comes later.
 _BRIEFLY = 2.0
-#: How many times as long a client may take that hangs, or is not there yet.
+#: Factor on these times for the creation of a client, and for a client that hangs.
 _PATIENCE = 3
 _MISSING = frozenset({"InvalidTopicException", "UnknownTopicOrPartitionException"})
-#: The time at or after which all rows are that have one.
+#: Milliseconds since the epoch: every row with a timestamp has this one or a later one.
 _EVER = 0
-#: The id of topics of a broker that gives none.
+#: The id that a client reports for a topic if the broker gives topics no ids.
 _NO_ID = uuid.UUID(int=0)
 
 
@@ -66,7 +66,7 @@ def ask(question: SourceQuestion) -> KafkaAnswer:
 
 
 def identify(session: Any, source: NewSource) -> dict[str, Any]:
-    """Return what tells the topics of a source from others of their names, for a savepoint."""
+    """Return, for a savepoint, what tells a source's topics from later ones of the same names."""
     answer = ask_broker(session, source, {}, timeout=_BRIEFLY)
     if answer.topics is None:
         log(f"{source.describe()}: the savepoint has no ids of its topics: {answer.why}")
@@ -84,8 +84,8 @@ def ask_broker(
 ) -> BrokerAnswer:
     """Return the broker's answer about the topics that a source reads, or has read.
 
-    A broker that cannot be asked is an answer too. ``at_ms`` is a time, to ask for the offsets at
-    it too: milliseconds since the epoch.
+    If the broker cannot be asked, the answer says why. ``at_ms`` is a time (milliseconds since the
+    epoch) whose offsets are asked for too.
     """
     settings = client_options(source.options)
     if not settings.get("bootstrap.servers"):
@@ -118,7 +118,7 @@ def ask_broker(
 
 
 def client_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a client among the options of a source. Pure."""
+    """Return the client's settings that the options of a source contain. Pure."""
     return {
         name.lower().removeprefix(CLIENT_OPTIONS): value
         for name, value in options.items()
@@ -136,12 +136,15 @@ class _Client:
     limit_ms: int
 
     def names(self) -> set[str]:
-        """Return the names of all topics but Kafka's own."""
+        """Return the names of all topics except Kafka's internal ones."""
         joined = self.jvm.java.lang.String.join("\n", self._get(self.admin.listTopics().names()))
         return set(str(joined).split("\n")) - {""}
 
     def topics(self, names: Collection[str]) -> dict[str, tuple[str | None, int]]:
-        """Return the id and the number of partitions of each topic that exists."""
+        """Return the id and the number of partitions of each topic that exists, by its name.
+
+        Internal topics are left out; the id is None if the broker gives none.
+        """
         from py4j.protocol import Py4JJavaError
 
         if not names:
@@ -165,9 +168,10 @@ class _Client:
     def offsets(
         self, places: Collection[tuple[str, int]], of: str | int
     ) -> dict[tuple[str, int], FirstRow]:
-        """Return an offset of each place with the time of its row: of a word, or of a time.
+        """Return one offset of each place, with the timestamp of the row at that offset.
 
-        It is -1 where there is no row so late.
+        ``of`` is ``earliest`` or ``latest``, or a time in milliseconds since the epoch. For a time
+        it is the offset of the first row at or after that time, -1 if there is no such row.
         """
         if not places:
             return {}
@@ -197,7 +201,7 @@ class _Client:
 
 @contextmanager
 def _client(session: Any, options: Mapping[str, str], timeout: float) -> Iterator[_Client]:
-    """Yield a client that logs in as a source does; what it raises becomes a BrokerError."""
+    """Yield a client that logs in as a source does; turn its errors into BrokerError."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     servers = options["bootstrap.servers"]
@@ -229,7 +233,7 @@ def _client(session: Any, options: Mapping[str, str], timeout: float) -> Iterato
             f"no client for {servers} within {_PATIENCE * timeout:g} s: a name of the servers is "
             "not resolved, or the login does not end"
         ) from error
-    except TypeError as error:  # to Py4J a class that is not there is a package
+    except TypeError as error:  # Py4J takes a missing class for a package
         if "JavaPackage" not in str(error):
             raise
         raise BrokerError("the session has no classes of Spark's connector for Kafka") from error
@@ -247,13 +251,13 @@ def _close(jvm: Any, admin: Any) -> None:
 
 
 def _cause(error: Any) -> Any:
-    """Return what is at the bottom of a Java exception."""
+    """Return the root cause of a Java exception."""
     while error.getCause() is not None:
         error = error.getCause()
     return error
 
 
 def _id(text: str) -> str | None:
-    """Return an id of Kafka, 16 bytes in base64, as others write it; None of a broker without."""
+    """Return a topic's id, which Kafka writes in base64, as the text of a UUID; None for no id."""
     topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     return None if topic_id == _NO_ID else str(topic_id)

@@ -1,4 +1,4 @@
-"""What a connector is asked in the driver about a source."""
+"""The question that a connector answers about a source, in the driver."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _T = TypeVar("_T")
 class SourceQuestion:
     """A source, and the position from which it is to continue.
 
-    ``session`` is the query's; ``offer`` is the saved query that the position is from, and
-    ``gone_on`` looks up the newest batch of other runs of it, if it is later than the saved one.
-    ``at_ms`` is a time whose offsets are wanted too, in milliseconds since the epoch.
+    ``session`` is the query's session. ``offer`` is the saved query that the position is from.
+    ``gone_on`` returns the newest batch that other runs of the saved query have reached, or None if
+    no run is past the saved batch. ``at_ms`` is a time (milliseconds since the epoch) whose offsets
+    are wanted too.
     """
 
     session: Any
@@ -31,21 +32,22 @@ class SourceQuestion:
 
 
 def within(seconds: float, make: Callable[[], _T], drop: Callable[[_T], object]) -> _T:
-    """Return what ``make`` returns; for calls that no setting of their own limits.
+    """Return what ``make`` returns, for calls whose time no setting limits.
 
     Parameters
     ----------
     seconds
-        How long it may take. It cannot be ended: it goes on in a thread of its own.
+        How long the call may take. A call that takes longer goes on in its thread, as nothing can
+        end it.
     make
-        The call. What it raises is raised here.
+        The call. Its exceptions are raised to the caller.
     drop
         Called with a result that comes too late.
 
     Raises
     ------
     TimeoutError
-        It takes longer.
+        The call takes longer.
     """
     lock = threading.Lock()
     results: list[_T] = []

@@ -20,7 +20,7 @@ _OPEN: Mapping[str, Callable[[SinkPlace, Any], Table | None]] = {
 
 
 def with_format(place: SinkPlace, session: Any) -> SinkPlace:
-    """Return a place with the short name of its format, the session's default if it has none."""
+    """Return a place with the short name of its format, by default that of the session's format."""
     name = place.format
     if not name and session is not None:
         name = str(session.conf.get("spark.sql.sources.default", "parquet"))
@@ -30,7 +30,7 @@ def with_format(place: SinkPlace, session: Any) -> SinkPlace:
 def resolve(place: SinkPlace, session: Any) -> SinkPlace:
     """Return a place with the table's format and location from its catalog.
 
-    Without a table it has the format of :func:`with_format`.
+    A place without a table gets its format from :func:`with_format`.
 
     Raises TableError if the catalog cannot be read, or a required table does not exist.
     """
@@ -61,7 +61,7 @@ def _describe(session: Any, table: str) -> Mapping[str, str]:
 
 
 def open_table(place: SinkPlace, session: Any) -> Table | None:
-    """Return the table of a sink, if it is one of a format that keeps versions."""
+    """Return the table of a sink; None if its format keeps no versions or its place is unknown."""
     opener = _OPEN.get(sink_connector(place.format).name)
     return None if opener is None else opener(place, session)
 
@@ -71,9 +71,9 @@ def facts_at(
 ) -> tuple[dict[str, Any], str]:
     """Return what a savepoint records about a sink's table, and why its version is missing.
 
-    ``place`` is as the program gives it; ``batch_id`` is that of the savepoint. ``table_version``
-    is the table's newest version without anything of a later batch, ``table_id`` the id of that
-    table. The text is empty if the version is known or there is none.
+    ``place`` is as the program gives it; ``batch_id`` is the savepoint's batch. In the result,
+    ``table_version`` is the table's newest version that has nothing of a later batch, and
+    ``table_id`` is the table's id. The text is empty if the catalog and the table can be read.
     """
     described: dict[str, Any] = {}
     try:
@@ -87,7 +87,7 @@ def facts_at(
         version = reading.version
         if reading.newest_batch is not None and reading.newest_batch > batch_id:
             version = version_at(table.history(), query_id, batch_id)
-    except FlinkishError as error:  # a savepoint does not fail because of it
+    except FlinkishError as error:  # no reason to fail the savepoint
         return described, error.message
     if version is not None:
         described.update(table_id=reading.table_id, table_version=version)

@@ -1,4 +1,4 @@
-"""Questions to the table, broker or directory of a source, about its saved position."""
+"""Questions about a source's saved position to the table, broker or directory that it reads."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ASK: Mapping[str, Callable[[SourceQuestion], SourceAnswer | None]] = {
     "iceberg": iceberg.ask,
     "kafka": kafka.ask,
 }
-#: The functions that identify what is read, so that a recreated topic is recognized.
+#: The functions that identify what a source reads, so that a recreated topic is recognized.
 _IDENTIFY: Mapping[str, Callable[[Any, NewSource], dict[str, Any]]] = {"kafka": kafka.identify}
 
 
 def ask(question: SourceQuestion, *, offline: bool = False) -> SourceAnswer | None:
-    """Return the answer; None if there is nobody to ask for this format, or the question failed.
+    """Return the answer; None if no function asks for this format, or the question failed.
 
-    With ``offline`` only directories are listed.
+    With ``offline``, directories are listed, but no table and no broker is asked.
     """
     source, saved = question.source, question.saved
     connector = source_connector(source.signature, saved.offset)
@@ -41,6 +41,6 @@ def ask(question: SourceQuestion, *, offline: bool = False) -> SourceAnswer | No
 
 
 def identify(session: Any, source: NewSource) -> dict[str, Any]:
-    """Return what tells what a source reads from others of its name, for its record."""
+    """Return, for a source's record, what tells its topics from later ones of the same names."""
     identifier = _IDENTIFY.get(source_connector(source.signature).name)
     return {} if identifier is None else identifier(session, source)

@@ -16,8 +16,9 @@ class SinkPlace:
     """Where a query writes.
 
     ``format`` is None for the session's default format (``spark.sql.sources.default``). ``path`` is
-    its location, from the program or from the catalog; None if it has none, or the table does not
-    exist yet. ``table`` is the name that the program gives (``toTable``).
+    the location of the output, from the program or from the catalog; None if the sink has no
+    location, or the table does not exist yet. ``table`` is the name that the program gives
+    (``toTable``).
     """
 
     format: str | None
@@ -26,14 +27,14 @@ class SinkPlace:
 
 
 class Table(Protocol):
-    """A table that a query writes to; opened for a single use.
+    """A table that a query writes to. An instance is opened for a single use.
 
     All methods raise :class:`~flinkish.errors.TableError` if the table cannot be read or does not
     support them.
     """
 
     def exists(self) -> bool:
-        """Return whether there is a table."""
+        """Return whether the table exists."""
 
     def read(self, query_id: str) -> TableReading:
         """Return what the table has recorded of a query."""
@@ -45,8 +46,8 @@ class Table(Protocol):
 
         They reach back as far as the table still has them, up to a limit.
 
-        ``version`` is the present one by default; if the table does not have it, there are no
-        commits. Versions before ``back_to`` are of no interest.
+        ``version`` is by default the present version; if the table does not have the version, there
+        are no commits. Commits before the version ``back_to`` may be missing.
         """
 
     def roll_back(self, version: int) -> None:
@@ -57,15 +58,15 @@ class Table(Protocol):
 def table_errors(table: str, product: str) -> Iterator[None]:
     """Turn the errors of a table's own classes into TableError, with their first line.
 
-    ``table`` is its path or name, ``product`` the name of the table format, whose classes may be
-    missing in the session.
+    ``table`` is the table's path or name. ``product`` names the table format or the catalog, whose
+    classes the session may lack.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except TypeError as error:  # to Py4J a class that is not there is a package
+    except TypeError as error:  # Py4J takes a missing class for a package
         if "JavaPackage" not in str(error):
             raise
         raise TableError(
@@ -79,5 +80,5 @@ def table_errors(table: str, product: str) -> Iterator[None]:
 
 
 def first_line(error: object) -> str:
-    """Return the first line of an error that says something."""
+    """Return the first line of an error that is not blank, or ``no message``."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")

@@ -1,4 +1,4 @@
-"""A restored checkpoint whose state the engine rewrites first, in the job's own application."""
+"""Creation of a restored checkpoint whose state the engine rewrites, in the job's own driver."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def make_rewritten(
     For ``location`` see :func:`~flinkish.restore.materialize.new_checkpoint.make_checkpoint`.
 
     The checkpoint of the recipe is made next to ``target`` and removed at the end. Leftovers of a
-    killed restore to the same place are removed first. On an error nothing is left over; the errors
-    are those of :func:`~flinkish.restore.materialize.new_checkpoint.make_checkpoint` and
+    killed restore to the same place are removed first. After an error nothing is left over. Raises
+    the errors of :func:`~flinkish.restore.materialize.new_checkpoint.make_checkpoint` and
     :func:`~flinkish.driver.migration.query_migration.rewrite_restored`.
     """
     from flinkish.driver.migration.query_migration import rewrite_restored
@@ -68,8 +68,8 @@ def make_rewritten(
 def _clear_leftovers(final: str, staging: str) -> None:
     """Remove the leftovers of a killed restore from both places.
 
-    While a ``staging`` exists, the restore that made it has not ended, so Spark has never used its
-    ``final``. On a local disk the staging itself is made under a temporary name.
+    If ``staging`` exists, the restore that made it was killed before its end, so Spark has never
+    used ``final``. On a local disk, ``staging`` itself is made under a temporary name first.
     """
     if storage.is_directory(staging):
         storage.remove_tree(*storage.split(final))

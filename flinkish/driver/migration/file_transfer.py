@@ -35,7 +35,7 @@ def should_distribute(mode: str, *, master: str, source: str, target: str, size:
 
     ``mode`` is ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``). A local
     ``master`` has no executors on other hosts. ``source`` and ``target`` are the locations of one
-    of the files; ``size`` is that of all files in bytes.
+    of the files; ``size`` is the size of all files in bytes.
     """
     if mode != "auto":
         return mode == "true"

@@ -1,4 +1,4 @@
-"""The engine's work on one query: converts requests to the engine's terms, and its errors back."""
+"""The engine's work on one query: conversion of requests for the engine, and of its errors."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from flinkish.storage.directory import StorageDirectory
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
-#: In the text of every ``OSError``, and at the start of flinkish's own errors of storage.
+#: What the text of an ``OSError`` contains, or with what flinkish's own storage errors begin.
 _STORAGE = re.compile(r"\[Errno |[\w.]*\bStorageError:")
 
 
 @contextmanager
 def engine_work(query: str | None = None) -> Iterator[None]:
-    """Convert the errors of the engine, and those of Spark's jobs for it, in the block."""
+    """Convert the errors that the engine, and Spark's jobs for the engine, raise in the block."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -54,9 +54,10 @@ def engine_work(query: str | None = None) -> Iterator[None]:
 def told_by_spark(text: str, query: str | None = None) -> FlinkishError:
     """Return the error for a Spark job that failed. Pure.
 
-    ``query`` is the one whose state was being rewritten, if it is known. ``text`` is PySpark's: on
-    3.5 a Java stack trace. Or it is only the failed Python worker's traceback, whose last line is
-    the error: ``OSError: [Errno 28] No space left on device``. An error's cause comes before it.
+    ``query`` is the query whose state was being rewritten, if it is known. ``text`` is that of
+    PySpark's error: a Java stack trace on 3.5, or only the failed Python worker's traceback. The
+    last line of a traceback is its error, such as ``OSError: [Errno 28] No space left on device``.
+    The traceback of an error's cause comes before that of the error.
     """
     reasons = _RAISED.findall(text) or _JAVA.findall(text) or text.strip().split("\n")
     reason = next(filter(_STORAGE.search, reasons), reasons[0])
@@ -75,9 +76,9 @@ def rewrite_query(
     migration: Migration,
     progress: Progress,
 ) -> list[MigratedOperator]:
-    """Write a checkpoint of a saved query with its state rewritten as a migration requests.
+    """Write a checkpoint of a saved query, with its state rewritten as a migration requests.
 
-    Returns size, rows and digests of each operator's new state.
+    Returns the size, rows and digests of each operator's new state.
 
     Raises Incompatible if the state cannot take the requested form, UnsupportedFormat if the engine
     does not read this state, Corrupt if a state file is damaged, and UsageError if a schema of the
@@ -123,7 +124,8 @@ def rewrite_restored(
     """Rewrite the checkpoint at ``staging`` into ``final`` and return the number of rows of state.
 
     The state files that are read must be as ``recorded``. ``location`` is where Spark will read the
-    checkpoint, if not at ``final``. Raises Incompatible, UnsupportedFormat or Corrupt.
+    checkpoint, if not at ``final``. Raises Incompatible, UnsupportedFormat or Corrupt, and
+    StorageError or FlinkishError if the Spark job fails.
     """
     source = SavedDirectory(staging, recorded=recorded)
     target = StorageDirectory(final)

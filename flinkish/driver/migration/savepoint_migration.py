@@ -86,7 +86,7 @@ def write_rewritten(
 
 
 def _format(migration: Migration, header: Header) -> str:
-    """Return the new savepoint's format: as requested, native for a new backend, else unchanged."""
+    """Return the new savepoint's format: as requested, or native for a new backend, or the old."""
     if migration.type is not None:
         return migration.type
     return FORMAT_NATIVE if migration.backend else header.format
@@ -100,7 +100,7 @@ def _rewrite(
     migration: Migration,
     progress: Progress,
 ) -> list[MigratedOperator]:
-    """Write a checkpoint of a query with the migrated state; return its operators."""
+    """Write a checkpoint of a query with the migrated state; return the migrated operators."""
     try:
         from flinkish.driver.migration.query_migration import rewrite_query
     except ImportError as error:

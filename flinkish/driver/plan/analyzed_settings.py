@@ -1,4 +1,4 @@
-"""The settings that the analyzer has written into expressions: time zone and ANSI mode."""
+"""The settings that the analyzer writes into expressions: time zone and ANSI mode."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flinkish.driver.plan.plan_classes import class_name, items
 _ZONE_LETTERS = re.compile("[VzOXxZ]")
 #: Units of an interval whose length varies.
 _CALENDAR = re.compile("year|month|day")
-#: A moment in the text of a type; followed by a colon it is the name of a field.
+#: A date or timestamp in the text of a type. Before a colon, the word is the name of a field.
 _MOMENT = re.compile(r"\b(?:date|timestamp)\b(?!:)")
 _QUOTED = re.compile(r"'[^']*'")
-#: Expressions that have a zone but never use it: zones are offsets of whole minutes.
+#: Expressions that have a zone but never use it, because zones are offsets of whole minutes.
 _WITHOUT_ZONE = frozenset({"Second", "SecondWithFraction"})
-#: Expressions that return a field of a time.
+#: Expressions that return a field of a timestamp.
 _FIELDS = frozenset({"Hour", "Minute"})
 _BELOW_MINUTES = frozenset({"MICROSECOND", "MILLISECOND", "SECOND"})
 _BELOW_DAYS = _BELOW_MINUTES | {"MINUTE", "HOUR"}
@@ -26,7 +26,7 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_WHOLE, "float", "double", "decimal")
 #: Types to which a cast from a string may fail.
 _OF_TEXT = frozenset({*_NUMBERS, "boolean", "date", "time", "timestamp", "timestamp_ntz"})
-#: The name of a field in the text of a type, and what stands between types.
+#: The name of a field in the text of a type, and the text between two types.
 _FIELD = re.compile("[^<>,:]+:")
 _BETWEEN_TYPES = re.compile(r"[<>]+|,(?!\d+\))")
 #: Arithmetic that may overflow its type.
@@ -41,14 +41,15 @@ _FAILS = frozenset(
     }
 )
 WRITERS = {"StructsToCsv": "csv", "StructsToJson": "json", "StructsToXml": "xml"}
-#: Which moments of a value reach a result: none, dates alone, times too.
+#: Which dates and timestamps of a value reach a result: none, dates alone, timestamps too.
 NOTHING, DATES, ALL = range(3)
 
 
 def needs_zone(name: str, expression: Any, cast: Any, *, times: int) -> bool | None:
     """Return True if the result depends on the zone, False if it may, None if it does not.
 
-    ``cast`` is Spark's object ``Cast``; ``times`` says which moments in a value reach the result.
+    ``cast`` is Spark's object ``Cast``. ``times`` (``NOTHING``, ``DATES`` or ``ALL``) says which
+    dates and timestamps of a value reach the result.
     """
     if name == "Cast":
         before, after = expression.child().dataType(), expression.dataType()
@@ -94,22 +95,22 @@ def options_of(holder: Any) -> dict[str, str]:
 
 
 def certain_of(options: Mapping[str, str]) -> bool | None:
-    """Return as :func:`needs_zone`, for times in text, by a reader's options. Pure."""
+    """Return the result of :func:`needs_zone` for timestamps in text, by reader options. Pure."""
     if "timezone" in options:
         return None
     pattern = options.get("timestampformat")
     if pattern is None:
-        return False  # only the texts tell whether they name their zone
+        return False  # it depends on whether the texts name their zone
     return None if names_zone(pattern) else True
 
 
 def names_zone(pattern: str) -> bool:
-    """Return whether a pattern of a time has a zone. Pure."""
+    """Return whether the pattern of a timestamp includes a zone. Pure."""
     return _ZONE_LETTERS.search(_QUOTED.sub("", pattern)) is not None
 
 
 def _parsing(expression: Any, pattern: Any) -> bool | None:
-    """Return whether a time that is read from text depends on the zone."""
+    """Return the result of :func:`needs_zone` for an expression that parses a timestamp."""
     kind = str(expression.children().apply(0).dataType().simpleString())
     if kind.startswith("timestamp"):
         return None if kind == "timestamp" else True
@@ -120,14 +121,18 @@ def _parsing(expression: Any, pattern: Any) -> bool | None:
 
 
 def parses(name: str, expression: Any) -> bool:
-    """Return whether an expression uses its formatter, which only text needs."""
+    """Return whether an expression uses its formatter, which it needs only for text."""
     if name not in ("ToUnixTimestamp", "UnixTimestamp"):
         return True
     return _is_text(expression.children().apply(0).dataType())
 
 
 def _adding(interval: Any) -> bool | None:
-    """Return whether adding an interval to a time needs the zone: days do, for summer time."""
+    """Return the result of :func:`needs_zone` for the addition of an interval to a timestamp.
+
+    Adding days or longer units needs the zone, because of summer time. An interval that is not
+    constant counts as shorter.
+    """
     value = interval.eval(None) if bool(interval.foldable()) else None
     if value is None:
         return None
@@ -153,7 +158,7 @@ def ansi_mode(name: str, expression: Any) -> str | None:
         value = divisor.eval(None) if bool(divisor.foldable()) else None
         safe = value is not None and str(value).strip("0.") not in ("", "-1", "-")
         if name == "Divide" and str(expression.dataType().simpleString()).startswith("decimal(38"):
-            safe = False  # a type that was cut to the most digits may overflow
+            safe = False  # a type that needed more than 38 digits may overflow
         return None if safe else _mode(expression)
     return _flag(expression) if name in _FAILS and parses(name, expression) else None
 
@@ -188,7 +193,7 @@ def may_fail(before: str, after: str) -> bool:
 
 
 def is_string(type_: str) -> bool:
-    """Return whether a type is text, by its own text: ``string collate UTF8_LCASE`` is. Pure."""
+    """Return whether a type is text, even with a collation: ``string collate UTF8_LCASE``. Pure."""
     return type_.split(" ")[0] == "string"
 
 
@@ -197,7 +202,7 @@ def is_time(expression: Any) -> bool:
 
 
 def times_in(expressions: Iterable[Any]) -> Iterator[Any]:
-    """Yield each timestamp in Spark's window arithmetic, where it occurs repeatedly, once."""
+    """Yield once each timestamp in Spark's window arithmetic, which repeats its timestamps."""
     seen: set[str] = set()
     stack = list(expressions)[::-1]
     while stack:
@@ -214,7 +219,7 @@ def times_in(expressions: Iterable[Any]) -> Iterator[Any]:
 
 
 def shows_fields(name: str, expression: Any) -> bool:
-    """Return whether an expression's result depends on a time's fields in the time zone."""
+    """Return whether a result depends on the fields that a timestamp has in the time zone."""
     if name == "Cast":
         return str(expression.dataType().simpleString()) in ("string", "date")
     return name in _FIELDS or name == "DateFormatClass"
@@ -235,7 +240,7 @@ def has_times(expression: Any) -> bool:
 
 
 def moments(expression: Any) -> int:
-    """Return which moments a value has that are formatted or parsed by the session's settings."""
+    """Return ``ALL`` if a value contains timestamps, ``DATES`` if only dates, else ``NOTHING``."""
     kinds = moments_of(expression.dataType())
     return ALL if "timestamp" in kinds else DATES if kinds else NOTHING
 
@@ -246,12 +251,12 @@ def moments_of(type_: Any) -> frozenset[str]:
 
 
 def moments_in(type_: str) -> frozenset[str]:
-    """Return which of ``date`` and ``timestamp`` a type has, by its text. Pure."""
+    """Return which of ``date`` and ``timestamp`` the text of a type contains. Pure."""
     return frozenset(_MOMENT.findall(type_))
 
 
 def shows_zone(written: Any, holder: Any) -> bool:
-    """Return whether written text has times in the session's zone."""
+    """Return whether the text of a written value has timestamps in the session's zone."""
     return "timestamp" in moments_of(written) and "timezone" not in options_of(holder)
 
 
@@ -260,7 +265,7 @@ def _is_text(*types: Any) -> bool:
 
 
 def _constant(expression: Any) -> str | None:
-    """Return the value of a constant text, else None."""
+    """Return the text of a constant; None for another expression or a null."""
     if not bool(expression.foldable()):
         return None
     value = expression.eval(None)

@@ -1,8 +1,8 @@
 """The initial values of the buffers of an aggregate function.
 
-A ``DeclarativeAggregate`` has them as expressions, ``initialValues``; an ``ImperativeAggregate``
-puts them into a row, and a ``TypedImperativeAggregate`` serializes them before they reach the
-state (``serializeAggregateBufferInPlace``). This is the same from Spark 3.5 to 4.3.
+A ``DeclarativeAggregate`` has these values as expressions, ``initialValues``. An
+``ImperativeAggregate`` puts them into a row. A ``TypedImperativeAggregate`` serializes them before
+they reach the state (``serializeAggregateBufferInPlace``). This is the same from Spark 3.5 to 4.3.
 """
 
 from __future__ import annotations

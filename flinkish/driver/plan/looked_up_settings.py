@@ -1,23 +1,25 @@
-"""The settings that expressions and readers of text look up, besides time zone and ANSI mode.
+"""The settings, besides time zone and ANSI mode, that expressions and readers of text look up.
 
 Facts used (the classes of Spark 3.5.9 and 4.3.0 that call ``SQLConf``, and the results of
 expressions that ran with both values):
 
 * Some expressions keep the value that was set when the program made them (``chunkBase64``,
-  ``legacySizeOfNull`` ...); others look it up when they run. Where the optimizer has put a
-  ``StaticInvoke`` in their place, the value kept is one of its arguments.
+  ``legacySizeOfNull`` ...); others look the value up when they run. Where the optimizer has
+  replaced an expression by a ``StaticInvoke``, the kept value is an argument of the call.
 * ``JacksonParser`` and ``UnivocityParser`` choose their formatters by the parser policy, for
   timestamps and dates, with and without a pattern.
-* A decimal result that needs more than 38 digits loses digits of the fraction
-  (``adjustPrecisionScale``) or overflows: the values differ, though the types often look alike.
-* Settings that change a result's type or the text of an expression show there, and are not listed
-  here; nor are those that only make a query fail (``encode`` of characters that a charset lacks).
-* ``to_csv`` and ``to_xml`` write moments by the parser policy, and bytes by
-  ``binaryOutputStyle`` (4.x); ``split`` with an empty pattern and a
-  limit loses the rest of the text with ``truncateForEmptyRegexSplit`` (4.x).
-* No effect was found of ``spark.sql.legacy.charVarcharAsString``, ICU's case mappings,
-  ``json.enablePartialResults`` and ``legacy.json.allowEmptyString``. Spark 4 pads a cast to
-  ``char(n)`` with ``preserveCharVarcharTypeInfo``; without it the plan has no trace of that type.
+* ``decimalOperations.allowPrecisionLoss`` decides whether a decimal result that needs more than 38
+  digits loses digits of the fraction (``adjustPrecisionScale``) or overflows: the values differ,
+  though the types often look alike.
+* A setting that changes a result's type or the text of an expression can be seen in the plan, and
+  is not listed in this module. Nor is one that only makes a query fail (``encode`` of characters
+  that a charset lacks).
+* ``to_csv`` and ``to_xml`` write timestamps and dates by the parser policy, and bytes by
+  ``binaryOutputStyle`` (4.x). With ``truncateForEmptyRegexSplit`` (4.x), ``split`` with an empty
+  pattern and a limit loses the rest of the text.
+* ``spark.sql.legacy.charVarcharAsString``, ICU's case mappings, ``json.enablePartialResults`` and
+  ``legacy.json.allowEmptyString`` were found to have no effect. Spark 4 pads a cast to ``char(n)``
+  with ``preserveCharVarcharTypeInfo``; without that setting the plan has no trace of the type.
 """
 
 from __future__ import annotations
@@ -50,10 +52,10 @@ _BINARY = "spark.sql.binaryOutputStyle"
 #: How CSV and XML write bytes by default: ``[FF 00]``.
 _BINARY_DEFAULT = "HEX_DISCRETE"
 _PYTHON_ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
-#: ``PythonUDF.evalType`` of plain functions: with rows, and with Arrow.
+#: For each ``PythonUDF.evalType`` of a plain function: whether Arrow passes the values.
 _PYTHON_TYPES = {100: "false", 101: "true"}
 
-#: Settings that may change keys or values, for expressions that cannot be read.
+#: Settings that may change keys or values: an expression that cannot be read may need any of them.
 DECIDING = (
     TIME_ZONE,
     ANSI,
@@ -82,7 +84,8 @@ class LookedUp:
 class _Lookup:
     """Where an expression gets a setting's value: its own copy (``kept``), or the session.
 
-    ``argument`` is its place among the arguments of the call that replaces the expression.
+    ``argument`` is the position of that copy among the arguments of the ``StaticInvoke`` that
+    replaces the expression.
     """
 
     setting: str
@@ -109,7 +112,7 @@ _LOOKUPS: Mapping[str, tuple[_Lookup, ...]] = {
         (_Lookup(MAP_DEDUP),),
     ),
 }
-#: Expressions that make times of the type that the session calls a timestamp.
+#: Expressions that may return the type that the session's setting calls a timestamp.
 _TIMES = frozenset({"Cast", "GetTimestamp", "MakeTimestamp", "ParseToTimestamp"})
 _TIMESTAMP_TYPES = {"TIMESTAMP_LTZ": "timestamp", "TIMESTAMP_NTZ": "timestamp_ntz"}
 
@@ -117,7 +120,7 @@ _TIMESTAMP_TYPES = {"TIMESTAMP_LTZ": "timestamp", "TIMESTAMP_NTZ": "timestamp_nt
 def looked_up(name: str, expression: Any, session: Session) -> Iterator[LookedUp]:
     """Yield the settings that an expression reads itself, with their values.
 
-    ``name`` is the simple name of its class.
+    ``name`` is the simple name of the expression's class.
     """
     call = name == "StaticInvoke"
     meant = str(expression.staticObject().getSimpleName()).rstrip("$") if call else name
@@ -133,7 +136,7 @@ def looked_up(name: str, expression: Any, session: Session) -> Iterator[LookedUp
         if arrow is not None and session(_PYTHON_ARROW) is not None:
             yield LookedUp(_PYTHON_ARROW, arrow, certain=False)
     elif name == "StringSplit" and _is_cut(expression):
-        yield LookedUp(_SPLIT, session(_SPLIT) or "true")  # Spark 3.5 always does
+        yield LookedUp(_SPLIT, session(_SPLIT) or "true")  # Spark 3.5 always truncates
     if name == "Cast" and _text_of_complex(expression):
         yield from _session(COMPLEX_TO_STRING, session)
 
@@ -143,8 +146,8 @@ def parsing(
 ) -> Iterator[LookedUp]:
     """Yield the settings that affect how a format's text is parsed.
 
-    ``format`` is ``csv``, ``json`` or ``xml``. ``options`` are those of the reader, by their names
-    in lower case. With ``moments`` timestamps or dates are read.
+    ``format`` is ``csv``, ``json`` or ``xml``. ``options`` are the reader's options, by their names
+    in lower case. ``moments`` says whether timestamps or dates are read.
     """
     policy = session(TIME_PARSER)
     if not moments or policy is None:
@@ -153,7 +156,7 @@ def parsing(
     yield LookedUp(TIME_PARSER, policy, certain=pattern)
     setting = _FALLBACK.format(format)
     if format != "xml" and "enabledatetimeparsingfallback" not in options:
-        # Unset, Spark falls back without a pattern, and with the LEGACY policy.
+        # If the setting is unset, Spark falls back without a pattern or with the policy LEGACY.
         given = session(setting) or ""
         known = given.lower() in ("true", "false")
         falls = policy.upper() == "LEGACY" or not pattern
@@ -171,8 +174,8 @@ def writing(
 ) -> Iterator[LookedUp]:
     """Yield the settings that affect how a format's text is written.
 
-    ``format`` and ``options`` are as for :func:`parsing`. With ``nulls`` a field may be null; with
-    ``moments`` timestamps or dates are written, with ``binary`` bytes.
+    ``format`` and ``options`` are as for :func:`parsing`. ``nulls`` says whether a field may be
+    null, ``moments`` whether timestamps or dates are written, ``binary`` whether bytes are.
     """
     if nulls and format == "json" and "ignorenullfields" not in options:
         yield from _session(IGNORE_NULL_FIELDS, session)
@@ -186,10 +189,10 @@ def writing(
 
 
 def fractions(name: str, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """Return a result's fraction digits with and without PRECISION_LOSS. Pure.
+    """Return the number of a result's fraction digits with and without PRECISION_LOSS. Pure.
 
-    ``name`` is ``Add``, ``Divide``, ``Multiply`` or ``Subtract``; ``one`` and ``other`` are the
-    digits of the decimals, and of their fractions.
+    ``name`` is ``Add``, ``Divide``, ``Multiply`` or ``Subtract``. ``one`` and ``other`` are the
+    precision and the scale of each operand.
     """
     (digits, scale), (digits_2, scale_2) = one, other
     if name == "Multiply":
@@ -235,7 +238,7 @@ def _session(setting: str, session: Session, *, certain: bool = True) -> Iterato
 
 
 def _timestamp_type(expression: Any, session: Session) -> Iterator[LookedUp]:
-    """Yield the session's type of timestamps, where text is converted to that type."""
+    """Yield the setting for the type of timestamps, if text is converted to that type."""
     value = session(TIMESTAMP_TYPE)
     kind = str(expression.dataType().simpleString())
     children = expression.children()
@@ -251,7 +254,7 @@ def _digits(name: str, expression: Any) -> Iterator[LookedUp]:
     one, other = ((int(each.precision()), int(each.scale())) for each in types)
     lossy, whole = fractions(name, one, other)
     if lossy != whole:
-        # The type shows the value that counts: Spark 4 keeps it, 3.5 looks it up.
+        # The result's type shows the value in force, which Spark 4 keeps and 3.5 looks up.
         yield LookedUp(PRECISION_LOSS, str(int(expression.dataType().scale()) == lossy).lower())
 
 

@@ -2,13 +2,13 @@
 
 Facts used:
 
-* ``OffsetSeqMetadata.setSessionConf``: the settings that the offset log pins go into the session. A
-  setting that the log of an older Spark lacks gets the value it had in that Spark (4.x: keys of
-  ``dropDuplicates`` in the old order, nullable outputs ...).
+* ``OffsetSeqMetadata.setSessionConf``: the settings that the offset log pins go into the session.
+  Where the log of an older Spark lacks a setting, the session gets the value that applied in that
+  Spark (4.x: keys of ``dropDuplicates`` in the old order, nullable outputs ...).
 * ``StreamExecution`` (4.1 on): the number of state partitions has its own key, but the log records
-  it under that of the shuffle partitions.
+  it under the key of the shuffle partitions.
 * ``MicroBatchExecution.logicalPlan`` (4.3): the keys of ``dropDuplicates`` are put into the order
-  that the log pins, overriding the analyzer's (``ResolveDeduplicate``).
+  that the log pins, instead of the analyzer's order (``ResolveDeduplicate``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flinkish.driver.plan.plan_classes import (
     streaming_object,
 )
 
-#: A setting that every offset log has (2.4 on) and that a program would not set otherwise.
+#: A setting that every offset log has (2.4 on): settings that include it come from a log.
 _ALWAYS_PINNED = PIN_WATERMARK_POLICY
 _RESOLVE_DEDUP = "org.apache.spark.sql.catalyst.analysis.ResolveDeduplicate$"
 _DEDUP = frozenset({"Deduplicate", "DeduplicateWithinWatermark"})
@@ -40,7 +40,7 @@ def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
     """Set up a session for planning a query.
 
     ``session`` is a JVM session, a clone that nothing else uses. If ``settings`` come from an
-    offset log, missing ones are filled in as Spark does.
+    offset log, settings that the log lacks are filled in as Spark does it.
     """
     conf = session.conf()
     for key, value in settings.items():
@@ -50,10 +50,10 @@ def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
         metadata = streaming_object(jvm, "OffsetSeqMetadata")
         target = session.sessionState().conf() if _takes_sql_conf(metadata) else conf
         metadata.setSessionConf(metadata.apply(json.dumps(log)), target)
-    # Spark runs stateful queries with both switched off.
+    # Spark runs streaming queries with these two settings off.
     for key in ("spark.sql.adaptive.enabled", "spark.sql.cbo.enabled"):
         conf.set(key, "false")
-    # As StreamExecution does: otherwise the default of this key is null.
+    # StreamExecution sets this key too. Unset, its value would be null.
     partitions = settings.get(PIN_SHUFFLE_PARTITIONS)
     if partitions is None or PIN_STATE_PARTITIONS in settings:
         partitions = conf.get(PIN_STATE_PARTITIONS, conf.get(PIN_SHUFFLE_PARTITIONS))
@@ -77,7 +77,7 @@ def _takes_sql_conf(metadata: Any) -> bool:
 
 
 def with_pinned_keys(jvm: Any, session: Any, plan: Sequence[ReadNode]) -> Any:
-    """Return the plan with the keys of ``dropDuplicates`` in the order the session specifies."""
+    """Return the plan with the keys of ``dropDuplicates`` in the order that the session pins."""
     top, changed = plan[0].node, dict[int, Any]()
     rule_class = find_class(jvm, _RESOLVE_DEDUP)
     if rule_class is None or not any(_is_dedup(read) for read in plan):

@@ -1,8 +1,8 @@
 """Access to Spark's plan classes and plan trees through Py4J, across Spark versions.
 
-Every access to a JVM object is a round trip, and so is each part of a dotted name after ``jvm``
-(``getattr(jvm, "a.b.C")`` is one) and each object that Python releases. A plan of twelve
-operators takes thousands of them, so classes are looked up once and trees are read once.
+Every access to a JVM object is a round trip, and so is each part of a dotted name after ``jvm`` and
+each object that Python releases; ``getattr(jvm, "a.b.C")`` is a single one. A plan of twelve
+operators takes thousands of round trips, so classes are looked up once and trees are read once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.errors import Incompatible
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-#: Sub-packages of Spark's streaming engine: 3.5 and 4.0 first, then those of 4.1 on.
+#: Packages below that one: itself for 3.5 and 4.0, then the sub-packages that 4.1 introduced.
 _PACKAGES = ("", ".runtime", ".checkpointing", ".operators.stateful")
 
 
@@ -58,7 +58,7 @@ def find_class(jvm: Any, name: str) -> Any | None:
 def class_name(node: Any) -> str:
     """Return the simple name of the class of a logical node or an expression.
 
-    That is its ``nodeName``, unless its class has another one for messages (``make_timestamp``,
+    That is its ``nodeName``, unless the class gives another name for messages (``make_timestamp``,
     ``ExceptAll``).
     """
     name = str(node.nodeName())

@@ -4,7 +4,7 @@ The operator graph comes from the analyzed plan, which no optimizer setting chan
 
 * A *step* is what one call of the program added to the plan (the nodes from the top of one of its
   DataFrames down to the tops of others). A step is one operator: its stateful node, else its most
-  descriptive one. Nodes that the analyzer adds (projections around a USING join, the columns of a
+  descriptive node. Nodes that the analyzer adds (projections around a USING join, the columns of a
   window, type casts below a union) belong to the step that needed them. A step of SQL text with
   several stateful nodes has one operator for each. Every source is an operator; aliases and views
   are not.
@@ -56,8 +56,8 @@ from flinkish.state.declared import DeclaredStates, to_text
 class PlannedOperator(Identified):
     """A stateful operator of a planned query.
 
-    ``key`` is its node in the graph and ``name`` that node's name. ``typed`` are the typed states
-    that the program declared for it.
+    ``key`` is the operator's node in the graph and ``name`` that node's name. ``typed`` are the
+    typed states that the program declared for the operator.
     """
 
     node: PlannedNode
@@ -74,11 +74,11 @@ class PlannedSource(Identified):
     A DataFrame that occurs twice in a union is two sources with one directory. A relation in a WITH
     clause is one source, however often the clause is used.
 
-    ``entry`` is its line in the log (0, 1 ...). ``directory`` is below ``sources/``; where Spark
-    knows sources by name, also the key of its line. ``key`` is its node in the graph. ``signature``
-    is what it reads, as ``format[what]``, and identifies a source without a uid. ``feeds`` are the
-    ordinals of the stateful operators downstream of it. For ``options`` see
-    :class:`~flinkish.driver.plan.plan_sources.Relation`.
+    ``entry`` is the source's line in the log (0, 1 ...). ``directory`` is below ``sources/``; where
+    Spark knows sources by name, it is also the key of the line. ``key`` is the source's node in the
+    graph. ``signature`` is what the source reads, as ``format[what]``, and identifies a source
+    without a uid. ``feeds`` are the ordinals of the stateful operators downstream of the source.
+    For ``options`` see :class:`~flinkish.driver.plan.plan_sources.Relation`.
     """
 
     entry: int
@@ -94,8 +94,8 @@ class PlannedSource(Identified):
 class PlannedQuery:
     """The operators of a query.
 
-    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys; a token in two
-    places, even in two queries, means that one DataFrame with a uid is used twice.
+    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys. A token that
+    occurs twice, even in two queries, means that one DataFrame with a uid is used twice.
     ``operators`` are the stateful ones, by ordinal. ``notes`` are sentences for the user, such as
     those on uids that occur more than once. ``sources`` are in the order of Spark's offset log.
     """
@@ -127,12 +127,12 @@ def extract_plan(
 ) -> PlannedQuery:
     """Plan a query as Spark would run it, without running a job or reading data.
 
-    ``df`` is of a classic session. ``hasher`` is the version whose ids become
+    ``df`` is a DataFrame of a classic session. ``hasher`` is the version whose ids become
     ``PlannedOperator.operator_id``. ``require_uids`` refuses operators without a uid
-    (``pipeline.auto-generate-uids=false``). ``sink`` is its kind, such as ``kafka sink``.
-    ``location`` is where the program starts the query, ``file:line``. ``settings`` are those to
-    plan with; the session itself stays unchanged. Settings that an offset log pins are applied as
-    Spark applies them at a restart (:mod:`flinkish.driver.plan.pinned_planning`).
+    (``pipeline.auto-generate-uids=false``). ``sink`` is the kind of the sink, such as ``kafka
+    sink``. ``location`` is where the program starts the query, ``file:line``. The query is planned
+    with ``settings``; the session itself stays unchanged. Settings that an offset log pins are
+    applied as Spark applies them at a restart (:mod:`flinkish.driver.plan.pinned_planning`).
 
     Raises MissingUid, DuplicateUid, HashCollision or InvalidUid if the uids break the rules;
     Incompatible if Spark's plan cannot be read; AnalysisException if Spark does not support the
@@ -155,7 +155,7 @@ def extract_plan(
 
 
 def short_place(place: str | None) -> str | None:
-    """Return ``file:line`` relative to the program's directory if it is below that."""
+    """Return ``file:line``, relative to the program's directory if the file is below it."""
     if place is None:
         return None
     home = os.path.dirname(os.path.abspath(sys.argv[0])) + os.sep
@@ -287,7 +287,7 @@ def _sources(
             while above is not None:
                 feeds.update([stateful[above].node.ordinal] if above in stateful else [])
                 above = parents.get(above)
-        # An unused table expression has no node here; another one may read the same source.
+        # An unused table expression has no node. Another expression may read the same source.
         reader = next(iter(places[relation.entry]), of_directory.get(relation.directory))
         if reader is None:
             raise Incompatible(
@@ -315,9 +315,9 @@ def check_across_queries(
     """Check the uids of query ``name`` against those of the job's other queries. Pure.
 
     State follows a uid from one query of a job to another, so two stateful operators must not share
-    one. One DataFrame that two queries write is not the user's mistake.
+    a uid. It is no mistake, though, if two queries write the same DataFrame with a uid.
 
-    Returns notes for the user on uids of such DataFrames. Raises DuplicateUid or HashCollision,
+    Returns notes for the user on the uids of such DataFrames. Raises DuplicateUid or HashCollision,
     which name both operators.
     """
     notes = []
@@ -346,7 +346,7 @@ def _uids(
         if tag is not None and tag.uid is not None:
             named.append((tag.token, tag.uid))
         elif source_name is not None:
-            named.append(("name", source_name))  # Spark refuses two sources of one name
+            named.append(("name", source_name))  # Spark refuses two sources with the same name
         else:
             named.append(None)
     uids = distinguish(named)
@@ -362,7 +362,7 @@ def _uids(
 def _sink_uid(query_name: str | None, uids: Iterable[str | None]) -> str | None:
     """Return the uid of the sink: the query's name, with a suffix if an operator has that uid.
 
-    A sink keeps no state, so its uid is the one that changes.
+    The sink's uid gets the suffix because a sink keeps no state.
     """
     if query_name is None:
         return None

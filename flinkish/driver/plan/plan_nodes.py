@@ -2,9 +2,9 @@
 
 Facts used (Spark 3.5 to 4.3):
 
-* Every plan that is the top of a ``Dataset`` carries the tag ``dataset_id``
-  (``Dataset.DATASET_ID_TAG``), or ``plan_id`` if a client of Spark Connect has described it
-  (``LogicalPlan.PLAN_ID_TAG``). The nodes between two such plans were made in one step of the
+* The top node of every ``Dataset``'s plan carries the tag ``dataset_id``
+  (``Dataset.DATASET_ID_TAG``), or ``plan_id`` if a client of Spark Connect has described the plan
+  (``LogicalPlan.PLAN_ID_TAG``). The nodes between two such nodes were made in one step of the
   program, by the analyzer or from SQL text.
 * ``IncrementalExecution`` numbers the stateful operators while it plans (``StateOpIdRule``), and on
   4.x writes their metadata and state schemas below its checkpoint location.
@@ -40,7 +40,7 @@ from flinkish.operators.identity import PlannedNode
 from flinkish.operators.tagging import ALIASES, PLAN_ID, Tag, client_tag_of, tag_key, tag_of
 from flinkish.state.declared import DeclaredStates, declared_on
 
-#: Nodes that are not operators of their own.
+#: Nodes that never become an operator.
 PASSING = ALIASES | {
     "LocalLimit",
     "SubqueryColumnAliases",
@@ -60,7 +60,7 @@ _TRANSFORM_WITH_STATE = frozenset(
     {
         "transformWithStateExec",
         "transformWithStateInPandasExec",
-        "transformWithStateInPySparkExec",  # 4.1 on: of rows, not of pandas frames
+        "transformWithStateInPySparkExec",  # 4.1 on: with rows instead of pandas frames
     }
 )
 #: Nodes that may keep state, and Spark's names for the physical operators they become.
@@ -80,7 +80,7 @@ STATEFUL: dict[str, frozenset[str]] = {
     "TransformWithStateInPySpark": _TRANSFORM_WITH_STATE,
 }
 _INDEX_TAG = "flinkish.index"
-#: The tags on the top node that one call of the program has made, in a classic or Connect session.
+#: The tags of the top node of a step, in a classic session and in one of Spark Connect.
 _STEPS = ("dataset_id", PLAN_ID)
 
 
@@ -90,11 +90,11 @@ class LogicalNode:
 
     ``name`` is Spark's class. A ``step`` is the top of one of the program's DataFrames.
     ``hidden_output`` is the projection that Spark puts over a USING join. An ``exchange``
-    redistributes its input. ``label`` has words that distinguish it from others of its kind, such
-    as grouping columns. ``source``, ``source_name`` and ``entry`` are a source's format, the name
-    given by ``.name("x")``, and its line in the offset log. ``location`` is ``file:line`` if Spark
-    knows it. ``typed`` are the typed states that the program declared for it, ``children``
-    positions in the plan.
+    redistributes its input. ``label`` has words that distinguish the node from others of its kind,
+    such as grouping columns. ``source``, ``source_name`` and ``entry`` are a source's format, the
+    name given by ``.name("x")``, and the source's line in the offset log. ``location`` is
+    ``file:line`` if Spark knows it. ``typed`` are the typed states that the program declared for
+    the node. ``children`` are positions in the plan.
     """
 
     name: str
@@ -115,8 +115,8 @@ class LogicalNode:
 class PhysicalOperator:
     """One stateful operator of the physical plan.
 
-    ``link`` is the position in the analyzed plan of the node it came from, if the optimizer kept
-    the trace.
+    ``link`` is the position of the operator's node in the analyzed plan, if the optimizer kept the
+    trace to that node.
     """
 
     node: PlannedNode
@@ -126,7 +126,7 @@ class PhysicalOperator:
 class PlanReader:
     """Reads the plans of one DataFrame that will be written as a stream.
 
-    ``settings`` are those of the session that the DataFrame is planned in, ``relations`` the
+    The DataFrame is planned in a clone of its session, with ``settings``. ``relations`` are the
     sources of the analyzed plan.
     """
 
@@ -141,7 +141,7 @@ class PlanReader:
         self._mode = getattr(modes, output_mode.capitalize())()
         analyzed = df._jdf.queryExecution().analyzed()
         self._check_supported(analyzed)
-        # In a clone each use of a DataFrame that occurs twice has a node of its own.
+        # In a clone, a DataFrame that is used twice has separate nodes for each use.
         plan = read_tree(analyzed.clone())
         self.relations: tuple[Relation, ...] = read_relations(self._jvm, plan)
         self._plan = self._inlined(plan)
@@ -160,7 +160,7 @@ class PlanReader:
             position, node, name = len(nodes), read.node, read.name
             if parent is not None:
                 children[parent].append(position)
-            if name in STATEFUL:  # the optimizer copies tags of others to merged nodes
+            if name in STATEFUL:  # stateless nodes get no tag: merged nodes would inherit it
                 node.setTagValue(keys[_INDEX_TAG], str(position))
             entry = entry_of(self._jvm, node) if name in SOURCES else None
             source = self.relations[entry] if entry is not None else None
@@ -195,7 +195,7 @@ class PlanReader:
         index = tag_key(self._jvm, _INDEX_TAG)
         with _scratch() as directory:
             state = os.path.join(directory, "state")
-            # transformWithState reads the checkpoint back at once and needs this batch's offsets.
+            # While planned, transformWithState reads the checkpoint and needs the batch's offsets.
             os.makedirs(os.path.join(directory, "offsets"))
             open(os.path.join(directory, "offsets", "0"), "wb").close()
             operators = []
@@ -247,7 +247,7 @@ class PlanReader:
         (constructor,) = rule.getConstructors()
         inline = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
         rule = inline(*[True] + [False] * (constructor.getParameterCount() - 1))
-        # In a clone an expression used twice is two nodes.
+        # In a clone, a table expression that is used twice has separate nodes for each use.
         return read_tree(rule.apply(plan[0].node).clone())
 
     def _execution(self, checkpoint: str) -> Any:
@@ -268,7 +268,7 @@ class PlanReader:
             streaming_object(self._jvm, "WatermarkPropagator").noop(),
         ]
         if constructor.getParameterCount() > len(arguments):
-            arguments.append(True)  # isFirstBatch; the parameters after it have defaults
+            arguments.append(True)  # isFirstBatch; the later parameters have defaults
             companion = streaming_object(self._jvm, "IncrementalExecution")
             for number in range(len(arguments) + 1, constructor.getParameterCount() + 1):
                 arguments.append(getattr(companion, f"$lessinit$greater$default${number}")())
@@ -280,9 +280,9 @@ class PlanReader:
         return str(value.get()) if value.isDefined() else None
 
     def _origin(self, node: Any) -> str | None:
-        """Return the place in the program where a column of the node was written, or None.
+        """Return the place in the program that wrote a column of the node, or None.
 
-        Only PySpark 4 records it.
+        Only PySpark 4 records such places.
         """
         if not self._spark4:
             return None
@@ -298,9 +298,9 @@ def executed_operators(df_or_session: Any, execution: Any) -> tuple[tuple[int, s
 
     The caller compares them with the operators of the query's plan. Reads no partitions or schemas.
 
-    ``execution`` is its ``StreamExecution.lastExecution`` (an ``IncrementalExecution``), not None.
-    If Spark has not yet made its plan, the call waits for it, or makes it here. Raises Incompatible
-    if this Spark has its classes in unknown packages.
+    ``execution`` is the query's ``StreamExecution.lastExecution`` (an ``IncrementalExecution``) and
+    not None. If Spark has not yet made the physical plan, the call waits for it or makes it. Raises
+    Incompatible if this Spark has the classes of its plans in unknown packages.
     """
     session = getattr(df_or_session, "sparkSession", df_or_session)
     operators = _stateful(session._jvm, execution.executedPlan())
@@ -352,7 +352,7 @@ _NAMED: dict[str, Callable[[Any], list[Any]]] = {
 
 
 def _label(name: str, node: Any) -> str:
-    """Return a few words that distinguish the node from others of its kind, such as its columns."""
+    """Return a few words that distinguish a node from others of its kind, such as its columns."""
     columns = [_column(e) for e in _NAMED[name](node)] if name in _NAMED else []
     if name == "Join":
         return str(node.joinType().sql()).lower()

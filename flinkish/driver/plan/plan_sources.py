@@ -2,14 +2,14 @@
 
 Facts used (``MicroBatchExecution.logicalPlan``, Spark 3.5 to 4.3):
 
-* ``sources = logicalPlan.collect {...}``: one line of the offset log for every place where the
-  analyzed plan has a streaming relation, in pre-order. The definitions of a WITH clause are
-  collected where they are defined: once however often they are used, and unused ones too.
+* ``sources = logicalPlan.collect {...}``: the offset log has one line for every place where the
+  analyzed plan has a streaming relation, in pre-order. The relations of a WITH clause are collected
+  where the clause defines them: once, however often the query uses them, and even if it does not.
 * ``toExecutionRelationMap`` and ``v2ToRelationMap``: relations that are equal share one source and
-  one directory ``sources/<i>``. If a DataFrame occurs twice, a union keeps its relation as it is; a
-  join makes a new relation for it (``DeduplicateRelations``), as does a use of ``_metadata``.
+  one directory ``sources/<i>``. If a DataFrame occurs twice, a union keeps its relation as it is.
+  A join makes a new relation (``DeduplicateRelations``), and so does a use of ``_metadata``.
 * ``StreamingUtils.getMetadataPath``: where sources have names (Spark 4.2 on, with source evolution
-  enabled), the directory is that name, and so is the key in the offset log.
+  enabled), a source's name is also its directory and its key in the offset log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flinkish.operators.tagging import tag_key
 
 #: Leaf nodes that are sources of a streaming query.
 SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2"})
-#: Options that identify what is read; others can hold anything, including credentials.
+#: Options that identify what is read. Other options can hold anything, including credentials.
 _READ = (
     *("path", "subscribe", "subscribePattern", "assign", "topic"),
     *("host", "port", "rowsPerSecond", "numPartitions"),
@@ -40,10 +40,10 @@ _CATALYST = "org.apache.spark.sql.catalyst"
 class Relation:
     """An occurrence of a source in a plan.
 
-    ``entry`` is its line in the offset log, ``directory`` its directory below ``sources/``,
-    ``format`` ``file``, ``rate``, ``kafka`` ..., ``signature`` what it reads, as ``format[what]``.
-    ``name`` is from ``readStream.name("x")`` (Spark 4.2 and later). ``options`` are those
-    that matter to a restore.
+    ``entry`` is the source's line in the offset log, ``directory`` its directory below
+    ``sources/``. ``format`` is a word such as ``file`` or ``kafka``. ``signature`` is what the
+    source reads, as ``format[what]``. ``name`` is from ``readStream.name("x")`` (Spark 4.2 and
+    later). ``options`` are those that matter to a restore.
     """
 
     entry: int
@@ -57,8 +57,8 @@ class Relation:
 def read_relations(jvm: Any, plan: Iterable[ReadNode]) -> tuple[Relation, ...]:
     """Return the sources of an analyzed plan in Spark's order, and tag each for :func:`entry_of`.
 
-    ``plan`` is the one that Spark starts the query with, including its WITH clauses, and must not
-    be shared.
+    ``plan`` is the plan with which Spark starts the query, including its WITH clauses. Nothing else
+    may use the plan, because its nodes are tagged.
     """
     key = tag_key(jvm, _ENTRY_TAG)
     nameable = find_class(jvm, f"{_CATALYST}.streaming.HasStreamingSourceIdentifyingName")
@@ -101,8 +101,8 @@ def signature(
 
     The same input has the same signature in any session.
 
-    Of ``options`` only those that identify what is read are used. ``path`` is given if the source
-    itself states what it reads.
+    Of ``options``, only those are used that identify what is read. ``path`` is given if the source
+    itself states its path.
     """
     lowered = {name.lower(): value for name, value in options.items()}
     if path is not None:
@@ -137,7 +137,7 @@ def _format(node: Any) -> str:
 
 
 def _names(node: Any) -> tuple[str | None, str | None]:
-    """Return the name that Spark uses for a source, and that name again if the program gave it."""
+    """Return Spark's name for a source and the name that the program gave; each may be None."""
     named = node.sourceIdentifyingName()
     if not named.nameOpt().isDefined():
         return None, None
@@ -190,7 +190,7 @@ def _table_name(format_: str, name: str) -> str | None:
 
 
 def _scala_options(options: Any, names: Collection[str] = _READ) -> dict[str, str]:
-    """Return these options of a Scala map: by default those that identify what is read."""
+    """Return some options of a Scala map, by default those that identify what is read."""
     wanted = {name.lower() for name in names}
     begins = tuple(name for name in wanted if name.endswith("."))
     values: dict[str, str] = {}

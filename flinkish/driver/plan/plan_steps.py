@@ -1,4 +1,4 @@
-"""The steps of a program in its plan, and the physical operators of those with state. Pure.
+"""The steps of a program in its plan, and the physical operators of the stateful steps. Pure.
 
 See :mod:`flinkish.driver.plan.plan_extraction` for the definition of a step.
 """
@@ -45,7 +45,7 @@ class Steps:
         members: dict[int, list[int]] = {}
         for position in range(len(nodes)):
             members.setdefault(self._top[position], []).append(position)
-        #: The operator that a tag on a step refers to, by the top of the step; None if it has none.
+        #: By the top of a step: the operator to which a tag on the step refers, or None.
         self._principal = {top: self._choose(inside) for top, inside in members.items()}
         self._operators = frozenset(p for p in self._principal.values() if p is not None) | stateful
 
@@ -64,7 +64,7 @@ class Steps:
 
     def edges(self) -> list[tuple[int, int | None, bool]]:
         """Return edges as (source, target, chainable); the target None is the sink."""
-        #: Operators whose output leaves a node, and whether nothing has redistributed it since.
+        #: By node: the operators whose output it passes on, and whether no exchange lies between.
         out: list[list[tuple[int, bool]]] = [[] for _ in self._nodes]
         edges: list[tuple[int, int | None, bool]] = []
         for position in range(len(self._nodes) - 1, -1, -1):
@@ -96,9 +96,9 @@ class Steps:
         return tags
 
     def _named(self, position: int) -> int | None:
-        """Return the operator that a tag on ``position`` refers to, or None.
+        """Return the operator to which a tag on ``position`` refers, or None.
 
-        It is the operator of that step, or of a step below it.
+        It is the operator of the step at ``position``, or of a step below that step.
         """
         while True:
             if position in self._operators:
@@ -111,9 +111,9 @@ class Steps:
             (position,) = self._nodes[position].children
 
     def _tops(self) -> list[int]:
-        """Return for each node the top of the step it belongs to."""
+        """Return for each node the top of its step."""
         # Spark marks DataFrames unless spark.sql.analyzer.failAmbiguousSelfJoin is off. Without
-        # marks every node is a step, except for the join below the projection of a USING join.
+        # marks, every node is a step, except for the join below the projection of a USING join.
         marked = any(node.step for node in self._nodes)
         tops = list(range(len(self._nodes)))
         for position, node in enumerate(self._nodes):

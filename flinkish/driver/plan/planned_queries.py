@@ -1,4 +1,4 @@
-"""Conversion of planned queries for other parts: restores, savepoints, status and ``info``."""
+"""Conversion of planned queries for restores, savepoints, ``status`` and ``info``."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def new_query(
 ) -> NewQuery:
     """Describe a starting query to the planner of its restore.
 
-    ``planned`` is None if it cannot be planned. ``facts`` are the program's settings of its writer,
-    ``settings`` the session's values of the settings that the savepoint pins. Snapshots of typed
-    state may name classes of ``modules``.
+    ``planned`` is None if the query cannot be planned. ``facts`` are the program's settings of the
+    query's writer. ``settings`` are the session's values of the settings that the savepoint pins.
+    Snapshots of typed state may name classes of ``modules``.
     """
     sink, own = new_sink(facts, session), own_location(facts, session)
     if planned is None:
@@ -81,7 +81,7 @@ def new_query(
 
 
 def new_sink(facts: WriterFacts, session: Any) -> NewSink:
-    """Describe the sink of a starting query: where it writes, if its catalog knows."""
+    """Describe the sink of a starting query, with its location from the program or a catalog."""
     problem = why_not_savepointable(facts)
     place, unreadable = with_format(facts.place, session), ""
     try:
@@ -99,7 +99,7 @@ def new_sink(facts: WriterFacts, session: Any) -> NewSink:
 
 
 def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, int], ...]:
-    """Return the inputs through which a source reaches the operators with several inputs (joins).
+    """Return the inputs through which a source reaches operators with several inputs (joins).
 
     Each is a pair of the operator's ordinal and the number of the input.
     """
@@ -179,8 +179,8 @@ def lasting_operators(
 def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> list[dict[str, Any]]:
     """Return the sources for a savepoint, one for each line of the offset log.
 
-    ``descriptions`` are Spark's, from the query's progress; without a plan there are no other
-    facts.
+    ``descriptions`` are those in Spark's progress report of the query. Without a plan nothing else
+    is known of the sources.
     """
     if planned is None:
         return [{"description": text} for text in descriptions]
@@ -203,7 +203,7 @@ def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> lis
 
 
 def _lasting(source: PlannedSource) -> dict[str, Any]:
-    """Return the options of a source that a savepoint records of its format."""
+    """Return those options of a source that a savepoint records for the source's format."""
     recorded = [name.lower() for name in source_connector(source.signature).recorded]
     if not recorded:
         return {}
@@ -217,7 +217,7 @@ def _lasting(source: PlannedSource) -> dict[str, Any]:
 def operator_status(
     planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
 ) -> tuple[OperatorStatus, ...]:
-    """Return the operators for ``status``: those planned, with the rows that Spark has reported."""
+    """Return the operators for ``status``: those of the plan, with the rows that Spark reports."""
     if planned is None or not planned.operators:
         return reported
     rows = {op.ordinal: op.rows for op in reported}
@@ -279,14 +279,14 @@ def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any
             record.update(ordinal=state.ordinal, partitions=state.partitions, stores=stores)
             if operator.typed is not None:
                 record["typed_states"] = _typed_states(operator.typed)
-            if stores:  # of several stores: the schemas of the first
+            if stores:  # the schemas of the first store
                 record["key_schema"] = stores[0]["key_schema"]
                 record["value_schema"] = stores[0]["value_schema"]
     return record
 
 
 def _typed_states(typed: DeclaredStates) -> list[dict[str, str]]:
-    """Return the typed states of an operator; those of a map's keys have the suffix ``#key``."""
+    """Return an operator's typed states; the name for the keys of a map ends with ``#key``."""
     return [
         {
             "name": name,

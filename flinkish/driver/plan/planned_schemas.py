@@ -1,7 +1,7 @@
 """State stores and schemas of an operator that has only been planned.
 
-Spark 4.x writes them to the checkpoint directory it plans with. Spark 3.5 does not, so there they
-come from the physical operator, as its ``doExecute`` passes them to its state stores.
+Spark 4.x writes them to the checkpoint directory with which it plans. Spark 3.5 does not, so on 3.5
+they come from the physical operator, as its ``doExecute`` passes them to the state stores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EMPTY_ROW = ("__dummy__", "void", True)
 
 
 def stores_in_files(directory: str) -> tuple[StoreInfo, ...]:
-    """Return the stores of ``state/<ordinal>`` as planning wrote them, one for each column family.
+    """Return the stores that planning wrote to ``state/<ordinal>``, one for each column family.
 
     Raises Incompatible when the metadata has an unknown form (a newer Spark).
     """
@@ -51,7 +51,7 @@ def files_below(directory: str) -> dict[str, bytes]:
     """Return the files that planning wrote below ``state/<ordinal>``, by relative path.
 
     Hadoop's checksum files are left out. Metadata of version 2 (transformWithState) contains the
-    path it was written to.
+    path to which Spark wrote it.
     """
     files: dict[str, bytes] = {}
     for parent, _, names in os.walk(directory):

@@ -1,4 +1,4 @@
-"""The look-ups of a restore planner inside a driver: sinks, input files, other runs of a query."""
+"""What a restore planner looks up in a driver: sinks, input files and other runs of a query."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ from flinkish.restore.recipe import Recipe
 class DriverRestoreEnvironment:
     """The look-ups of a restore planner inside a driver.
 
-    ``other_runs`` returns all other jobs that ever ran a Spark query id, ``under_other_ids`` those
-    that went back to an earlier batch of it under another query id, ``writers`` the outputs of
-    queries of other jobs that have not ended. With ``offline`` no broker and no table is asked.
+    ``other_runs`` returns all other jobs that ever ran a Spark query id. ``under_other_ids``
+    returns the jobs that went back to an earlier batch of that query under another query id.
+    ``writers`` returns the outputs of the queries of other jobs that have not ended. With
+    ``offline``, no broker and no table of a source is asked.
     """
 
     def __init__(
@@ -74,11 +75,11 @@ class DriverRestoreEnvironment:
         self._offline = offline
 
     def other_runs(self, query_id: str) -> Sequence[OtherRun]:
-        """Return all other jobs that ever ran this Spark query id."""
+        """Return all other jobs that ever ran a Spark query id."""
         return self._other_runs(query_id)
 
     def runs_under_other_ids(self, query_id: str) -> Sequence[OtherRun]:
-        """Return the jobs that went back to an earlier batch of a query, under another id."""
+        """Return the jobs that went back to an earlier batch of a query under another query id."""
         return self._under_other_ids(query_id)
 
     def sink(
@@ -91,7 +92,8 @@ class DriverRestoreEnvironment:
     ) -> SinkPlan | None:
         """Judge whether the sink already has batches that the query would write.
 
-        A running job would end with the batch that it has planned, so nothing would be replayed.
+        A running job that is stopped first completes the batch that it has planned. So a query that
+        takes over from a running job replays no batch.
         """
         position = _position(new, offer, recipe.batch_id)
         if position is None:
@@ -105,7 +107,7 @@ class DriverRestoreEnvironment:
                 return taken
         job_at = None
         if offer.live and _is_own(offer.query.sink, new.sink, new.session):
-            job_at = newest_planned_batch(offer.origin.root)  # read after the sink, so never older
+            job_at = newest_planned_batch(offer.origin.root)  # read after the sink: never behind it
         query = Continuation(
             recipe.batch_id,
             identity.keep,
@@ -120,7 +122,7 @@ class DriverRestoreEnvironment:
         return judge_sink(position, query, mode)
 
     def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
-        """Judge a query that the savepoint does not have: it starts as without a restore."""
+        """Judge a query that the savepoint lacks, and that starts as it would without a restore."""
         stateful = new.operators is None or bool(new.operators)
         begins, query_id = Beginning(new.name, stateful), None
         if new.checkpoint is not None:
@@ -151,7 +153,7 @@ class DriverRestoreEnvironment:
         try:
             files_by_source = missing_files(offer.origin, sources)
         except FlinkishError as error:
-            # The restore itself reads these logs too, and reports the error better.
+            # The restore reads these logs too, and gives a better error message.
             log(f"query '{new.name}': its input files were not checked: {error.message}")
             return ()
         checks = []
@@ -162,7 +164,7 @@ class DriverRestoreEnvironment:
         return checks
 
     def _gone_on(self, offer: RestorableQuery) -> int | None:
-        """Return the newest batch of other runs of a query, if it is later than the saved one."""
+        """Return the newest batch of other runs of a query if it is later than the saved batch."""
         if offer.live:
             return None
         runs = self._other_runs(offer.query_id)
@@ -171,10 +173,10 @@ class DriverRestoreEnvironment:
         return newest if newest > offer.query.batch_id else None
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
-        """Return why no checkpoint can be made of a recipe, or None.
+        """Return why no checkpoint can be made from a recipe, or None.
 
-        Raises Corrupt or another error for logs that cannot be read, unless the job runs: it may
-        have trimmed them since.
+        Raises Corrupt or another error if logs cannot be read, unless the offer is a running job,
+        which may have trimmed them since.
         """
         try:
             check_recipe(recipe)
@@ -194,14 +196,14 @@ class DriverRestoreEnvironment:
         offer: RestorableQuery,
         at_ms: int | None = None,
     ) -> SourceAnswer | None:
-        """Return what still exists of a source's input, and its offsets at a time if asked for."""
+        """Return what still exists of a source's input, and its offsets at ``at_ms`` if given."""
         gone_on = partial(self._gone_on, offer)
         question = SourceQuestion(new.session, source, saved, offer, gone_on, at_ms)
         return ask(question, offline=self._offline)
 
 
 def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatus | None:
-    """Return the newest batch of the sink; None if the sink records none."""
+    """Return what the sink has recorded of the query; None if the sink records no batches."""
     sink = new.sink
     place = SinkPlace(sink.format, sink.path, sink.table)
     target = sink.table or sink.path or ""
@@ -232,7 +234,7 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatu
 
 
 def start_status(sink: NewSink, session: Any, query_id: str | None) -> SinkStatus | None:
-    """Return the newest batch that a sink records, up to which it skips; None if it has none."""
+    """Return the newest batch that a sink records, up to which it skips batches, or None."""
     kind, target = (sink.format or "parquet").lower(), sink.table or sink.path or ""
     if sink.unreadable:
         return SinkStatus(kind, target, by_query_id=True, unreadable=sink.unreadable)
@@ -263,7 +265,7 @@ def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str 
         root = storage.locate(location)
         planned, committed = newest_planned_batch(root), newest_committed_batch(root)
         query_id = query_id_of(root)
-    except Corrupt:  # it has no metadata
+    except Corrupt:  # the checkpoint's metadata is missing or damaged
         is_new = planned is None and committed is None
         return Beginning(name, stateful, None if is_new else root, committed, planned), None
     return Beginning(name, stateful, root, committed, planned), query_id
@@ -272,10 +274,11 @@ def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str 
 def _since(
     table: Table, reading: TableReading, offer: RestorableQuery, recorded: int | None, batch_id: int
 ) -> tuple[Drift, RollbackTarget | None]:
-    """Return foreign commits to a table since the savepoint, and the rollback if requested.
+    """Return other writers' commits to a table since the savepoint, and the possible rollback.
 
-    A table that has no commits of the saved query, and is not the one in the savepoint, counts as
-    another table. The table of a running job is taken as the job will leave it.
+    The rollback is None if the table has nothing to roll back. A table that has no commits of the
+    saved query, and is not the table in the savepoint, counts as another table. For a running job
+    no drift is reported, as the table will be what the job leaves.
     """
     newest = reading.newest_batch
     ahead = newest is not None and newest > batch_id
@@ -283,11 +286,11 @@ def _since(
     if offer.live or (recorded is None and newest is None):
         back = rollback_target(table.history(), *saved) if ahead else None
         return Drift(), back
-    # Delta keeps the number of a batch that was undone; Iceberg has none then.
+    # Delta keeps the number of a batch that was undone; Iceberg does not.
     had = min(newest, saved[1]) if newest is not None and reading.skips_after_rollback else None
     commits = table.history(back_to=recorded)
     since = drift(commits, *saved, had)
-    if since.new_writers:  # were they there before?
+    if since.new_writers:  # did they write before the savepoint too?
         commits = table.history()
         since = drift(commits, *saved, had)
     if not (ahead or since.undone or since.new_writers):
@@ -312,7 +315,7 @@ def _is_own(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
 
 
 def has_path_of(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
-    """Return whether a sink has the path of a saved one, which is as the program wrote it."""
+    """Return whether a sink has the path of a saved sink, where the path is not yet qualified."""
     path = saved.get("path")
     if path is None or sink.path is None:
         return False

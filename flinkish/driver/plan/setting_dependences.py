@@ -2,15 +2,15 @@
 
 Facts used (Spark 3.5 to 4.3):
 
-* The offset log pins none of these settings (``OffsetSeqMetadata.relevantSQLConfs`` has those of
-  state stores and of the planner only): a restart takes the session's.
-* The analyzer writes the time zone into the expressions that need one
-  (``ResolveTimeZone``, ``TimeZoneAwareExpression.timeZoneId``), and whether they are ANSI's
-  (``evalMode``, ``failOnError``). The value is that of the moment when the program made the
-  DataFrame, not that of the query's start.
-* ``window`` and ``session_window`` count from 1970 in UTC: they need no zone.
-* Formatters and the readers of files look their settings up when the query runs, and so do
-  Python functions, except those that get rows (they show times in the zone of their process).
+* The offset log pins none of these settings (``OffsetSeqMetadata.relevantSQLConfs`` has only those
+  of state stores and of the planner), so a restart takes the session's values.
+* Into the expressions that need them, the analyzer writes the time zone
+  (``ResolveTimeZone``, ``TimeZoneAwareExpression.timeZoneId``) and the ANSI mode
+  (``evalMode``, ``failOnError``). These are the values at the moment when the program made the
+  DataFrame, not at the query's start.
+* ``window`` and ``session_window`` count from 1970 in UTC, so they need no zone.
+* Formatters and the readers of files look their settings up when the query runs. So do Python
+  functions, except those that get rows, which show timestamps in the zone of their process.
 * An attribute keeps its ``exprId`` through a plan, so its definitions lead down to the sources.
 """
 
@@ -58,14 +58,14 @@ from flinkish.operators.state_semantics import (
 )
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
-#: Formats of files whose times are text, and those whose columns are found by their names.
+#: Formats of files with timestamps as text, and formats whose columns Spark finds by name.
 _TEXT = frozenset({"csv", "json", "xml"})
 _BY_NAME = frozenset({"avro", "orc", "parquet", "xml"})
-#: Expressions that read and write text, by its format.
+#: Expressions that parse text, with the format of the text.
 _PARSERS = {"CsvToStructs": "csv", "JsonToStructs": "json", "XmlToStructs": "xml"}
-#: What the optimizer's calls invoke in place of an expression that writes text.
+#: Classes that write text, called where the optimizer has replaced such an expression.
 _EVALUATORS = {f"{name}Evaluator": format for name, format in WRITERS.items()}
-#: ``evalType`` of Python functions on rows; all others get times in the session's zone.
+#: ``evalType`` of Python functions on rows; all others get timestamps in the session's zone.
 _OF_ROWS = 100
 #: Expressions that turn errors into nulls in any mode.
 _TRIES = frozenset({"TryEval"})
@@ -75,8 +75,8 @@ _TRIES = frozenset({"TryEval"})
 class ReadColumn:
     """A column of a file source.
 
-    ``format`` is that of the files; ``options`` are those of its reader, by their names in lower
-    case.
+    ``format`` is the format of the files. ``options`` are the reader's options, by their names in
+    lower case.
     """
 
     format: str
@@ -96,10 +96,10 @@ class _Need:
 class DependenceReader:
     """Determines on which settings the expressions of one query depend.
 
-    ``defined`` has the expressions that define each attribute in any plan of the query, by its
-    number; ``columns`` the columns of file sources, by the number of their attribute. ``setting``
-    returns the session's value of a setting, or None if this Spark does not know it; ``text`` an
-    expression as the program wrote it.
+    ``defined`` has the expressions that define each attribute in any plan of the query, by the
+    number of the attribute. ``columns`` has the columns of file sources, also by that number.
+    ``setting`` returns the session's value of a setting, or None if this Spark does not know the
+    setting. ``text`` returns an expression as the program wrote it.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class DependenceReader:
     def of(self, part: str, expression: Any, *, finds: bool) -> Iterator[Dependence]:
         """Yield what an expression depends on, down to the columns of the sources.
 
-        ``part`` names the part of the state that it gives, for messages. With ``finds`` it is a
-        key or the event time, by which state is looked up or dropped.
+        ``part`` names, for messages, the part of the state that the expression defines. ``finds``
+        says that this is a key or the event time, by which Spark looks up or drops state.
         """
         from py4j.protocol import Py4JError
 
@@ -133,7 +133,7 @@ class DependenceReader:
             needs = self._needs(expression, times=ALL)
         except Py4JError as error:
             log(f"{part}: the settings that it depends on are not known: {error}")
-            self._known.clear()  # attributes being read look as if they needed nothing
+            self._known.clear()  # unfinished attributes look as if they needed nothing
             needs = tuple(self._every())
         for need in needs:
             if need.setting == CASE_SENSITIVE and not finds:
@@ -157,7 +157,7 @@ class DependenceReader:
             yield Dependence(CASE_SENSITIVE, value.lower(), certain=False)
 
     def _needs(self, expression: Any, *, times: int) -> tuple[_Need, ...]:
-        """Return what an expression needs; ``times``: which moments in it reach the result."""
+        """Return what an expression needs; for ``times`` see :func:`needs_zone`."""
         name = class_name(expression)
         if name == "AttributeReference":
             return self._attribute(expression, times=times)
@@ -167,16 +167,16 @@ class DependenceReader:
             inner = self._all(items(expression.children()), times=times)
             return tuple(need for need in inner if need.setting != ANSI)
         replaced = self._replaceable is not None and self._replaceable.isInstance(expression)
-        if replaced and name not in WRITERS:  # their replacement does not show these
+        if replaced and name not in WRITERS:  # a writer's replacement hides some needs
             own = self._looked_up(name, expression)
             inner = self._needs(expression.replacement(), times=times)
             return tuple(dict.fromkeys([*own, *inner]))
         children = items(expression.children())
         if name == "PreciseTimestampConversion" and is_time(expression):
-            # The arithmetic of a window is Spark's; its time is the program's.
+            # Only the timestamp of a window is the program's; the arithmetic is Spark's.
             return self._all(times_in(children), times=ALL)
         if shows_fields(name, expression) and is_local(children[0]):
-            # Converted to a time in the zone and back: the zone has no effect.
+            # The value is converted to a timestamp in the zone and back: the zone has no effect.
             inner = self._all([*items(children[0].children()), *children[1:]], times=ALL)
             parser = [n for n in self._own(name, expression, times=times) if n.setting != TIME_ZONE]
             return tuple(dict.fromkeys([*parser, *inner]))
@@ -263,7 +263,7 @@ class DependenceReader:
             yield from self._session(TIME_ZONE, expression) if any(times_passed) else ()
 
     def _called(self, call: Any) -> Iterator[_Need]:
-        """Yield the dependences of a call that the optimizer substituted for ``to_json`` ..."""
+        """Yield what a call needs that replaces ``to_json`` or the like in the optimized plan."""
         evaluator = _evaluator(call)
         if evaluator is None:
             return
@@ -298,7 +298,7 @@ class DependenceReader:
 
 
 def read_columns(node: Any, name: str) -> ReadColumn | None:
-    """Return how a leaf of a plan reads its columns; None if it is not a file source."""
+    """Return how a leaf of a plan reads its columns; None if the leaf is not a file source."""
     if name != "StreamingRelation":
         return None
     source = node.dataSource()
@@ -306,7 +306,7 @@ def read_columns(node: Any, name: str) -> ReadColumn | None:
 
 
 def _evaluator(call: Any) -> Any | None:
-    """Return the writer of text that an optimized call invokes; None for another call."""
+    """Return the object that writes text for an optimized call; None for another call."""
     target = call.targetObject()
     value = target.value() if target.getClass().getSimpleName() == "Literal" else None
     if value is None or not hasattr(value, "getClass"):

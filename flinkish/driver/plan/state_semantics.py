@@ -10,8 +10,8 @@ Facts used (Spark 3.5 to 4.3):
 * ``transformWithState`` writes its modes and variables to its metadata while it is planned
   (``TransformWithStateOperatorProperties``), and compares them at a restart.
 * An attribute keeps its ``exprId`` from the analyzed plan to the physical one, so the aliases of
-  both plans show what it is computed from.
-* The plan has only the name of a Python function: two lambdas on one column look the same.
+  both plans show what the attribute is computed from.
+* Of a Python function the plan has only the name: two lambdas on one column look the same.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from flinkish.operators.state_semantics import (
 
 #: Nodes that call Python functions.
 _PYTHON = frozenset({"ArrowEvalPython", "BatchEvalPython"})
-#: Spark's name for a grouping expression without a name (``PullOutGroupingExpressions``).
+#: How Spark names a grouping expression that has no name (``PullOutGroupingExpressions``).
 _GROUPING = "_groupingexpression"
-#: As in ``first(v) ignore nulls``; the SQL text of an aggregate lacks it.
+#: Words as in ``first(v) ignore nulls``, which the SQL text of an aggregate lacks.
 _NULLS = re.compile(r"\b(ignore|respect) nulls\b", re.IGNORECASE)
-#: Prefixes of the kinds whose operators call the program's functions on groups.
+#: Prefixes of the kinds of operators that call the program's functions on groups.
 _GROUPED = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
 #: Maximum characters of a description; longer ones are cut and distinguished by their digest.
 _LONG = 400
@@ -63,8 +63,8 @@ _BETWEEN = re.compile(
 class MeaningReader:
     """Reads the meaning of the stateful operators of one query.
 
-    ``plans`` define its attributes: the analyzed and the optimized one. ``setting`` returns the
-    session's value of a setting, or None if this Spark does not know it.
+    ``plans`` are the query's analyzed and optimized plan, which define its attributes. ``setting``
+    returns the session's value of a setting, or None if this Spark does not know the setting.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class MeaningReader:
         setting: Callable[[str], str | None],
     ) -> None:
         self._jvm = jvm
-        #: The defining expressions by attribute: one, or for sliding windows one for each window.
+        #: The expressions that define an attribute: one, or one for each of its sliding windows.
         self._definitions: dict[int, list[Any]] = {}
-        #: All defining expressions by attribute, of every plan.
+        #: All expressions that define an attribute in any of the plans.
         self._every: dict[int, list[Any]] = {}
         self._read: dict[int, ReadColumn] = {}
         #: Attributes whose names Spark generated.
@@ -109,7 +109,7 @@ class MeaningReader:
                 if before.get(number) is not listed:
                     self._every.setdefault(number, []).extend(listed)
         for column, numbers in sources.items():
-            # The same name in several sources is numbered: name, name#2 ...
+            # A name that occurs in several sources gets a number: name, name#2 ...
             self._origins |= {n: column + f"#{i}" * (i > 1) for i, n in enumerate(numbers, 1)}
         self._dependences = DependenceReader(
             jvm, self._every, self._read, setting, lambda each: self._text(each, follow=False)
@@ -131,7 +131,7 @@ class MeaningReader:
     def read(self, kind: str, node: Any) -> StateSemantics:
         """Return the meaning of a physical operator's state.
 
-        It is empty for a kind whose schemas are sufficient.
+        The meaning is empty for a kind of operator whose schemas say enough.
         """
         if kind == "stateStoreSave":
             return self._keyed(node.keyExpressions(), node.child())
@@ -150,7 +150,7 @@ class MeaningReader:
         return StateSemantics()
 
     def _timed(self, keys: Any, node: Any) -> StateSemantics:
-        """Return the meaning of state that is found by keys, and expires by the event time."""
+        """Return the meaning of state that Spark finds by keys and drops by the event time."""
         meaning = self._keyed(keys)
         return self._depending(meaning, self._event_times(items(node.children())))
 
@@ -245,9 +245,9 @@ class MeaningReader:
         )
 
     def _window(self, expression: Any) -> str:
-        """Return how the windows are defined, if the expression is a window column, else ``""``.
+        """Return how the windows of a window column are defined; ``""`` for another expression.
 
-        The name of the column does not include it.
+        The name of the column does not include this definition.
         """
         if class_name(expression) != "AttributeReference":
             return ""
@@ -263,12 +263,12 @@ class MeaningReader:
         named: dict[str, str] = {}
         for attribute in items(expression.references().toSeq()):
             old = str(attribute.sql())
-            if named.get(old, old) == old:  # two inputs may have columns of one name
+            if named.get(old, old) == old:  # two inputs may have columns of the same name
                 named[old] = self._origin(attribute) if follow else self._name(attribute)
         return _short(without_zones(_renamed(str(expression.sql()), named)))
 
     def _name(self, attribute: Any) -> str:
-        """Return the program's name for an attribute; for one without a name its definition."""
+        """Return the program's name for an attribute, or its definition if it has no name."""
         number = _number(attribute)
         if number not in self._nameless:
             return str(attribute.name())
@@ -339,9 +339,9 @@ def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> Stat
 
 
 def _aliases(node: Any) -> list[Any]:
-    """Return the aliases among a node's expressions; the text of each contains ``AS``."""
+    """Return the aliases among a node's expressions."""
     expressions = node.expressions()
-    if " AS " not in str(expressions.mkString(", ")):  # toString of a lazy sequence lacks them
+    if " AS " not in str(expressions.mkString(", ")):  # a lazy sequence's toString lacks aliases
         return []
     return [each for each in items(expressions) if class_name(each) == "Alias"]
 
@@ -359,7 +359,7 @@ def _delay_ms(node: Any) -> int | None:
 
 
 def _partial(aggregation: Any) -> Any:
-    """Return the partial aggregation below the one that is saved."""
+    """Return the partial aggregation below the aggregation whose state is saved."""
     above = lowest = node = aggregation
     while node.children().size() == 1:
         node = node.children().apply(0)
@@ -374,7 +374,7 @@ def _partial(aggregation: Any) -> Any:
 
 
 def _renamed(text: str, named: Mapping[str, str]) -> str:
-    """Return SQL with other names, or definitions, of its columns, each replaced once. Pure."""
+    """Return SQL with names or definitions in place of its columns, in a single pass. Pure."""
     if not named:
         return text
     columns = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""Planning of the queries of a program as it starts them, with the uid rules across all of them."""
+"""Planning of each query that a program starts, with the uid rules across all its queries."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Planning:
     def snapshot_modules(self, planned: PlannedQuery | None) -> tuple[str, ...]:
         """Return the modules whose classes a snapshot of typed state may name.
 
-        Called while the program runs, because its own modules are among them. They are looked up
-        only if a query has such state.
+        Call it while the program runs, because the program's own modules are among them. It looks
+        modules up only if the query has typed state.
         """
         if planned is None or all(op.typed is None for op in planned.operators):
             return DEFAULT_MODULES
@@ -93,7 +93,7 @@ class Planning:
         """Plan a query that is about to run, as :meth:`plan`; add a note on missing uids.
 
         A plan that flinkish cannot read is no reason to refuse a query that Spark can run, unless
-        uids are required. The plan is then None: the query's state is known by position only, and a
+        uids are required. Then the plan is None, the query's state is known by position only, and a
         note tells the user.
 
         Raises MissingUid, DuplicateUid, HashCollision or InvalidUid if the uids break the rules,
@@ -114,8 +114,7 @@ class Planning:
         except FlinkishError:
             raise
         except Exception as error:
-            # An unknown Spark or an unusual plan can raise anything; Py4J passes on the errors of
-            # Java.
+            # An unknown Spark or an unusual plan can raise any error, Java's errors included.
             if self.uids_required:
                 raise
             return None, [_unread(name, f"{type(error).__name__}: {error}")]
@@ -162,11 +161,11 @@ def snapshot_modules(configured: str | None) -> tuple[str, ...]:
 
 
 def _is_installed(entry: str) -> bool:
-    """Return whether an entry of the import path has installed software: Python, packages."""
+    """Return whether an entry of the import path has Python itself or installed packages."""
     import pyspark
 
     path = os.path.abspath(entry or os.getcwd())
-    # "data" is the prefix of Python, below which a program may be too: <venv>/app.
+    # "data" is Python's prefix. A program may be below it: <venv>/app.
     homes = {
         *(place for name, place in sysconfig.get_paths().items() if name != "data"),
         *site.getsitepackages(),
@@ -174,6 +173,6 @@ def _is_installed(entry: str) -> bool:
         os.path.dirname(os.path.dirname(pyspark.__file__)),
     }
     spark = os.environ.get("SPARK_HOME")
-    if spark:  # a program may be in another of its directories: work-dir in Spark's own images
+    if spark:  # its other directories may have programs: work-dir in Spark's own images
         homes |= {os.path.join(os.path.abspath(spark), name) for name in ("python", "jars")}
     return any(path == each or path.startswith(f"{each}{os.sep}") for each in homes)

@@ -1,4 +1,4 @@
-"""The settings of a ``DataStreamWriter``: where it writes, and why not to savepoint its query."""
+"""The settings of a ``DataStreamWriter``: its output, and why its query cannot be savepointed."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ class WriterFacts:
 
     @property
     def bounded(self) -> bool:
-        """True if the query ends on its own after it has read the available input."""
+        """Whether the query ends on its own after it has read the available input."""
         return bool(self.trigger.get("once") or self.trigger.get("availableNow"))
 
     @property
     def trigger_interval(self) -> float | None:
-        """Seconds from one look for input to the next; None if unknown."""
+        """The seconds from one look for input to the next; None if unknown."""
         if self.bounded or not self.trigger:
             return 0.0
         return interval_seconds(str(self.trigger.get("processingTime", "")))
 
     @property
     def async_progress(self) -> bool:
-        """True when the query tracks its progress asynchronously."""
+        """Whether the query tracks its progress asynchronously."""
         return self.options.get("asyncprogresstrackingenabled", "false").lower() == "true"
 
     def writes_like(self, other: WriterFacts) -> bool:
-        """Return whether both write to the same place in the same way."""
+        """Return whether both writers write to the same place in the same way."""
         mine, others = (
             (each.format, each.path, each.table, each.options) for each in (self, other)
         )
@@ -67,8 +67,8 @@ class WriterFacts:
     def describe_sink(self, session: Any) -> dict[str, Any]:
         """Return the sink as plain data for a savepoint's metadata.
 
-        Leaves out the values of options, which may be secret, and the format of a table that the
-        program leaves to its catalog.
+        Leaves out the options, whose values may be secret, and the format of a table if the program
+        leaves the format to the catalog.
         """
         by_catalog = self.table is not None and self.format is None
         facts = {
@@ -83,7 +83,7 @@ class WriterFacts:
 
 
 def own_location(facts: WriterFacts, session: Any) -> str | None:
-    """Return the program's own checkpoint location, as it wrote it, or None."""
+    """Return the checkpoint location that the program sets for a query, as written, or None."""
     own = facts.options.get("checkpointlocation")
     if own is None and facts.query_name is not None:
         configured = session.conf.get("spark.sql.streaming.checkpointLocation", None)
@@ -94,7 +94,8 @@ def own_location(facts: WriterFacts, session: Any) -> str | None:
 def interval_seconds(text: str) -> float | None:
     """Return the seconds of a trigger's interval, such as ``1 minute 30 seconds``; None if unknown.
 
-    Only what Spark and flinkish parse in the same way is known: numbers with units up to days.
+    An interval is known if Spark and flinkish parse it in the same way: numbers with units up to
+    days.
     """
     words = text.lower().removeprefix("interval ").split()
     if not words or len(words) % 2:
@@ -112,7 +113,7 @@ _ATTRIBUTE = "_flinkish_facts"
 
 
 def facts_of(writer: Any) -> WriterFacts:
-    """Return the facts recorded on ``writer``, creating them on first use."""
+    """Return the facts recorded on ``writer``; create them on first use."""
     facts: WriterFacts | None = writer.__dict__.get(_ATTRIBUTE)
     if facts is None:
         facts = writer.__dict__[_ATTRIBUTE] = WriterFacts()
@@ -120,7 +121,7 @@ def facts_of(writer: Any) -> WriterFacts:
 
 
 def why_not_savepointable(facts: WriterFacts) -> NotSavepointable | None:
-    """Return the reason why a query written this way has no consistent cut, or None.
+    """Return why a query with such a writer has no consistent cut, or None.
 
     Continuous processing and real-time mode do not commit a batch's state with its offsets as
     micro-batches do. Asynchronous progress tracking leaves batches out of the logs. The memory sink
@@ -159,8 +160,8 @@ _OWN_CATALOG = "spark_catalog"
 class Output:
     """Where a query writes.
 
-    ``place`` is a location without links, or the name of a table, to which several queries may
-    write.
+    ``place`` is a location without links, or the name of a table. Several queries may write to one
+    table (``is_table``).
     """
 
     place: str
@@ -183,9 +184,9 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
 
 
 def _place_to_be(table: str, session: Any) -> str | None:
-    """Return where Spark puts the files of a table that it makes; None if a catalog decides that.
+    """Return where Spark puts the files of a table that it creates; None for another catalog.
 
-    The same as ``SessionCatalog.defaultTablePath`` (3.5 to 4.3).
+    In Spark ``SessionCatalog.defaultTablePath`` decides this (3.5 to 4.3).
     """
     *outer, name = table.replace("`", "").lower().split(".")
     catalog = session.catalog
@@ -196,7 +197,7 @@ def _place_to_be(table: str, session: Any) -> str | None:
         with table_errors(table, "its catalog"):
             database = catalog.getDatabase(outer[0] if outer else catalog.currentDatabase())
     except TableError:
-        return None  # of another catalog, or Spark is about to report it
+        return None  # of another catalog, or Spark will report the error
     return f"{str(database.locationUri).rstrip('/')}/{name}"
 
 
@@ -205,11 +206,12 @@ _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*
 
 
 def qualified(path: str | None, session: Any) -> str | None:
-    """Return a path with the file system that Spark would write to, unless that is local.
+    """Return a path as a URL of the file system that Spark would use, or as a local absolute path.
 
-    A URL without a host, such as ``hdfs:///out``, gets that of the default file system, as in
-    Hadoop's ``Path.makeQualified``; it stays as it is if the default has another scheme. A relative
-    path starts at the working directory of the default file system, such as ``/user/NAME``.
+    A URL without a host, such as ``hdfs:///out``, gets the host of the default file system, as in
+    Hadoop's ``Path.makeQualified``. It stays as it is if the default file system has another
+    scheme. A relative path starts at the working directory of the default file system, such as
+    ``/user/NAME``.
     """
     if path is None or path.startswith("file:"):
         return path
@@ -226,6 +228,6 @@ def qualified(path: str | None, session: Any) -> str | None:
     if path.startswith("/"):
         return f"{default}/{path.lstrip('/')}"
     if not path or ":" in path.partition("/")[0]:
-        return path  # no path for Hadoop, which raises an error
+        return path  # Hadoop refuses it as a path, with an error
     relative = session._jvm.org.apache.hadoop.fs.Path(path)
     return str(relative.getFileSystem(hadoop).makeQualified(relative).toString())

@@ -230,7 +230,7 @@ class Actions:
             raise
 
     def _end_at_a_boundary(self, request: Request, active: Sequence[ManagedQuery]) -> None:
-        """Let the running batches end; GivenUp if one does not end in time."""
+        """Let the running batches end; raise GivenUp if one does not end in time."""
         begun = time.monotonic()
         try:
             quiesce(
@@ -283,7 +283,7 @@ class Actions:
         left: tuple[LeftOut, ...],
         error: FlinkishError,
     ) -> FlinkishError:
-        """Keep a native savepoint in place of the canonical one, and return ``error`` extended."""
+        """Keep a native savepoint instead of the canonical one; return ``error`` with its path."""
         log(f"no canonical savepoint: {error.message}")
         drains = _wanted(request).drain  # the job cannot continue then
         continues = "" if drains else ", and the job continues"
@@ -325,7 +325,7 @@ class Actions:
     ) -> tuple[list[ManagedQuery], tuple[LeftOut, ...]]:
         """Wait for queries that have not committed a batch yet, as they have nothing to save.
 
-        Returns the queries that have committed one, and those left out: they ended without a
+        Returns the queries that have committed, and those left out: they ended without a
         commit, have no input while others have committed, or have not been started in this job.
         """
         reporter = RequestReporter(self._runtime, request)

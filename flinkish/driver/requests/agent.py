@@ -46,7 +46,7 @@ class Agent:
         self._interval = heartbeat_interval
         self._grace = shutdown_grace
         self._closed = threading.Event()
-        #: The JVM, which has started this process; another launcher may have started both.
+        #: The process id of the JVM, if that has started this process; else None.
         self._parent = os.getppid() if let_go is None or GATEWAY in os.environ else None
         recorded = runtime.registry.job(runtime.job_id).driver
         self._driver: ProcessRef | None = process_ref() if recorded is not None else None

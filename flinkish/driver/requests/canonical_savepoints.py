@@ -1,9 +1,9 @@
-"""Canonical savepoints of the running job: its cut, rewritten by its own application.
+"""Canonical savepoints of a running job, whose own application rewrites the cut.
 
-The cut is taken as for a native savepoint, into a scratch directory next to the target. So the
-queries can continue (and Spark can trim files) while the engine reads it. The engine's Spark jobs
-run in the job group of the calling thread and in their own scheduler pool, which takes effect if
-the application schedules fairly (``spark.scheduler.mode=FAIR``).
+The cut is copied as for a native savepoint, into a scratch directory next to the target. So the
+queries can continue (and Spark can trim files) while the engine reads the copy. The engine's Spark
+jobs run in the job group of the calling thread and in their own scheduler pool, which takes effect
+if the application schedules fairly (``spark.scheduler.mode=FAIR``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flinkish.savepoint.write.writer import write_savepoint
 
 #: The scheduler pool of the engine's jobs.
 POOL = "flinkish"
-#: Local properties of a thread's Spark jobs that ``SparkContext.setJobGroup`` and the engine set.
+#: Local properties of a thread's Spark jobs that :func:`background` sets.
 _PROPERTIES = (
     "spark.scheduler.pool",
     "spark.jobGroup.id",
@@ -49,7 +49,7 @@ class RowsReporter(SavepointReporter, Protocol):
 def check_engine() -> None:
     """Check that this driver can rewrite state, before any work starts.
 
-    Raises NotSavepointable.
+    Raises NotSavepointable if it cannot.
     """
     if not engine_is_here():
         raise NotSavepointable(
@@ -75,7 +75,7 @@ def save_canonical(
 
     Other parameters are those of :func:`~flinkish.savepoint.write.writer.write_savepoint`.
     ``give_up`` is called regularly, from another thread; to end the work it raises a FlinkishError,
-    which this function then raises. Errors are those of that function and of
+    which this function then raises. Other errors are those of ``write_savepoint`` and of
     :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten`; on an error nothing is
     left over.
     """

@@ -203,8 +203,9 @@ def with_topics(
 ) -> list[dict[str, Any]]:
     """Return the records of a query's sources, with the identities of their topics.
 
-    From these a later restore sees that a topic was recreated
-    (:mod:`flinkish.connectors.kafka.reading`). They are left out if the broker cannot be reached.
+    From a topic's identity, a later restore sees that the topic was recreated
+    (:mod:`flinkish.connectors.kafka.reading`). Identities are left out if the broker cannot be
+    reached.
     """
     if planned is None:
         return [dict(record) for record in records]
@@ -267,7 +268,7 @@ def waits_for_input(query: ManagedQuery) -> bool:
     """Return whether ``query`` has looked for input, found none, and has committed nothing.
 
     Spark reports such a trigger too, as one that added no batch (``ProgressReporter``); a query
-    whose first batch runs has not reported any.
+    whose first batch still runs has reported no trigger.
     """
     progress = spark_jvm.last_progress(query.jsq)
     return (
@@ -293,7 +294,7 @@ def left_out(
     names = {query.name for query in savable}
     out = tuple(
         LeftOut(query.name, ENDED)
-        # One that flinkish has ended for this savepoint had no input until then.
+        # A query that flinkish has ended for this savepoint had no input until then.
         if spark_jvm.has_ended(query.jsq) and not query.quiesced
         else LeftOut(query.name, NO_INPUT, pending=True)
         for query in queries

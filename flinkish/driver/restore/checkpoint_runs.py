@@ -1,4 +1,4 @@
-"""The last run in a checkpoint, and what has changed since in a query that continues there."""
+"""The last run of a query in its checkpoint, and what the program has changed since."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def judge_sources(ran: LastRun, program: NewQuery, planned: PlannedQuery) -> lis
     """
     before, now = ran.facts.sources, source_records(planned, [])
     if len(before) != len(now):
-        return []  # Spark refuses that
+        return []  # Spark refuses another number of sources
     pairs = enumerate(zip(before, now, strict=True))
     changed = {entry for entry, (old, new) in pairs if is_changed_file_source(old, new)}
     offer = open_query(ran.query, ran.facts, running=True) if changed else None

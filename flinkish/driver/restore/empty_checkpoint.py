@@ -1,9 +1,9 @@
 """A checkpoint with a committed batch that read nothing, from which a query counts its batches.
 
-For a new query over a file sink that has batches already (``--sink-ahead rebase``). Spark continues
-from it as from one of its own: each source has no position (``-``), and starts as in a new query;
-each operator has the empty state of that batch; the settings are those of the session, as Spark
-would pin them.
+It is for a new query over a file sink that has batches already (``--sink-ahead rebase``). Spark
+continues from it as from one of its own: each source has no position (``-``), and starts as in a
+new query; each operator has the empty state of that batch; the settings are those of the session,
+as Spark would pin them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The first batch of a restored query: held until all state has an owner, then checked.
 
 A restored query is held at the event of its start, before it has read its logs, until the program
-has started the other queries whose state is in the savepoint: nothing has been processed if one is
-missing. The progress lock would not be enough: Spark takes it to plan and to commit a batch,
-but runs a batch that is already planned in the savepoint without it, up to its commit (4.3.0).
+has started the other queries whose state is in the savepoint: so nothing has been processed if one
+of them is missing. The progress lock would not be enough: Spark takes the lock to plan and to
+commit a batch, but runs a batch that is already planned in the savepoint without the lock, up to
+its commit (4.3.0).
 
 Then, before the first batch can commit, the ordinals of Spark's real plan are compared with those
 that the state was restored to. Another thread that holds the progress lock (a fair one) keeps the
@@ -82,7 +83,7 @@ class FirstBatch:
         self._seen = threading.Event()
         #: Whether the query's own thread waits, or has waited, in :meth:`hold`.
         self.is_at_start = False
-        # Py4J gives each Python thread a JVM thread of its own, and the lock belongs to that one.
+        # Py4J gives each Python thread a JVM thread of its own, and a JVM thread owns the lock.
         self._thread = threading.Thread(target=self._run, name="flinkish-first-batch", daemon=True)
 
     def get_ready(self) -> None:
@@ -118,7 +119,7 @@ class FirstBatch:
         self.start(jsq, held=True)
         try:
             spark_jvm.let_start_return(jsq)
-        except RuntimeError as error:  # another Spark's StreamExecution: better no batch at all
+        except RuntimeError as error:  # an unknown StreamExecution: better no batch at all
             self.end()
             self._refuse(
                 Incompatible(
@@ -244,7 +245,7 @@ class FirstBatch:
                 hint="report it with the query's explain(); the savepoint is untouched",
             )
         )
-        # The query's thread waits for the lock that is held here, or will before it commits.
+        # The query's thread waits for the lock that is held here, or will wait before it commits.
         spark_jvm.forbid_batches(self._jsq)
         stop = threading.Thread(target=self._jsq.stop, name="flinkish-stop", daemon=True)
         stop.start()

@@ -94,14 +94,14 @@ class OtherJobs:
         Parameters
         ----------
         query_id
-            None for a new one, which Spark makes.
+            None for a new query id, which Spark makes.
         checkpoint
             Where it starts; None for a new checkpoint of this job's own, which no other job has.
 
         Raises
         ------
         ConsentNeeded
-            A job that has not ended, or another query of this one, holds one of them.
+            A job that has not ended, or another query of this job, holds one of them.
         """
         resources = [] if query_id is None else [query_resource(query_id)]
         if checkpoint is not None:
@@ -124,7 +124,7 @@ class OtherJobs:
             over |= ended
 
     def _is_over(self, claim: Claim, sink: NewSink) -> bool:
-        """Return whether a claim does not count."""
+        """Return whether a claim does not count: its job is over, or another directory is meant."""
         (job,) = reconcile(self._registry, [claim.job])
         if self._state_of(job).is_final:
             return True

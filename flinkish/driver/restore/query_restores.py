@@ -125,8 +125,8 @@ def check_names(
     queries
         All queries that the program has started.
     left
-        What they have not taken of the savepoint, if the program may start others; names that those
-        may have are passed over.
+        The state in the savepoint that these queries have not taken, if the program may start
+        others. Names that later queries may have are passed over.
     saved
         The queries of the savepoint.
     """
@@ -159,7 +159,7 @@ def check_names(
 
 
 def planning_settings(offers: RestoreOrigin, name: str) -> Mapping[str, str]:
-    """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
+    """Return the Spark settings for planning query ``name``: its checkpoint will pin them."""
     by_key = offers.by_key
     offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
     rewritten = offer.fit.checkpoint_format == 1

@@ -127,8 +127,9 @@ class Restorer:
         """Return the restorer of a job that is started again, for queries not started before.
 
         What its earlier drivers restored has an owner. The rest is checked again: the last driver
-        may have been killed while it held its queries, or before a bounded one had ended. Names in
-        options are not checked again, as queries that have them may resume without this restorer.
+        may have been killed while it held its queries, or before a bounded query had ended. Names
+        in options are not checked again, as queries with these names may resume without this
+        restorer.
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class Restorer:
         return restorer
 
     def settings_for(self, name: str) -> Mapping[str, str]:
-        """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
+        """Return the Spark settings for planning query ``name``: its checkpoint will pin them."""
         return planning_settings(self._offers, name)
 
     def restore(
@@ -205,7 +206,7 @@ class Restorer:
         self._others.take(new.name, new.sink, query_id, new.session)
 
     def to_roll_back(self) -> frozenset[str]:
-        """Return the queries that must not run yet, as their tables have to go back first."""
+        """Return the queries that must not run yet: their tables must be rolled back first."""
         return frozenset(self._to_roll_back)
 
     def roll_back(self, started: Collection[str]) -> None:
@@ -264,9 +265,9 @@ class Restorer:
         Parameters
         ----------
         more_to_come
-            The program may start more queries after this one, as it waits for a query that ends by
-            itself. Saved queries without any restored state may then belong to later ones, unless a
-            query of this program has found no state at all.
+            The program may start more queries, as it waits for a query that ends by itself. Saved
+            queries without any restored state may then belong to later queries, unless a query of
+            this program has found no state at all.
 
         Returns
         -------

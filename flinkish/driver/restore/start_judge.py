@@ -87,8 +87,8 @@ class StartJudge:
         Parameters
         ----------
         location
-            Its checkpoint, which may not exist yet. It is created here if its first batch must have
-            another number than 0.
+            The query's checkpoint, which may not exist yet. The judge creates it if its first
+            batch must have another number than 0.
         again
             Whether it continues where the job's last driver left it.
 
@@ -110,8 +110,8 @@ class StartJudge:
         except StorageError as error:
             self._others.take(name, sink, None, session, checkpoint=checkpoint)
             return [checkpoint_not_read(name, location, error).text]
-        # First, because the user must know of another job at work there. From then on nobody
-        # changes what is judged: a job that held it has ended.
+        # This comes first, because the user must know of another job at work there. From then on
+        # nobody changes what is judged: a job that held a claim on it has ended.
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
@@ -177,7 +177,7 @@ class StartJudge:
         """Return the newest run of this job's name if it has continued under another query id.
 
         This happens when an older savepoint is restored. Unrelated runs of the name do not count:
-        the newest must descend from one that ran in this checkpoint.
+        the newest run must descend from a run in this checkpoint.
         """
         other = standing(self._registry, self._job.name, but=self._job.job_id)
         if other is None or self._job.state is JobState.RESTARTING:
@@ -288,9 +288,10 @@ class Adviser(StartJudge):
 
 
 def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:
-    """Return the newest ended run of a job's name if it has begun a query and committed nothing.
+    """Return the newest ended run of a job's name that had this query, if it committed no batch.
 
-    It ended during the first batch of the query, which its sink may have already.
+    Returns None if the run committed a batch of the query, or planned none. Else it ended during
+    the query's first batch, which the sink may have already.
     """
     ended = [
         each

@@ -1,4 +1,4 @@
-"""The typed states of a query that continues from a restored, or its own, checkpoint.
+"""The typed states of a query that continues from a restored checkpoint, or from its own.
 
 What the planner has decided about them (:mod:`flinkish.restore.plan.typed_state`) has two effects
 in the driver: the next savepoint keeps the snapshots of all serializers that have written values,
@@ -41,7 +41,7 @@ def resolve_in_place(
 ) -> TypedStates:
     """Decide how a query continues with typed states in the checkpoint that it has.
 
-    Nothing can be rewritten there, so changed serializers migrate lazily.
+    Nothing can be rewritten in that checkpoint, so changed serializers migrate lazily.
 
     Parameters
     ----------

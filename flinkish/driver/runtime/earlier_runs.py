@@ -27,11 +27,11 @@ from flinkish.restore.plan.history import saved_shift
 class EarlierRun:
     """The newest run of one query in an earlier driver of the job.
 
-    ``plan`` is its part of the plan of the restore that the job began with, ``restored_batch`` the
-    batch of the savepoint if it was restored. ``meanings`` are those of its operators' state, by
-    ordinal, where known. ``history_shift`` is that of its history batches
-    (:mod:`flinkish.restore.plan.history`). ``own`` is the program's own checkpoint location, as it
-    was written; empty for none.
+    If the job began with a restore, ``plan`` is the query's part of the restore plan, and
+    ``restored_batch`` is the savepoint's batch that the query was restored from. ``meanings`` are
+    the known meanings of its operators' state, by ordinal. ``history_shift`` is the shift of its
+    history batches (:mod:`flinkish.restore.plan.history`). ``own`` is the program's own checkpoint
+    location, as the program wrote it; empty if the program sets none.
     """
 
     name: str
@@ -53,19 +53,19 @@ class EarlierRun:
 
     @property
     def places(self) -> frozenset[str]:
-        """The names of the program's own checkpoint location; none if it has none."""
+        """The spellings of the program's own checkpoint location; empty if it sets none."""
         if not self.own:
             return frozenset()
         names = {self.own, storage.one_name(self.own)}
         if self.restored_batch is None:
-            names.add(storage.one_name(self.checkpoint))  # where Spark found it
+            names.add(storage.one_name(self.checkpoint))  # not restored: in its own location
         return frozenset(names)
 
     def refuse_other(self, name: str, own: str, place: str) -> ConsentNeeded | None:
         """Return the refusal of an unnamed query that starts at a different location, or None.
 
-        ``name`` is the numbered name that it was given: that of this run. ``own`` is its location
-        as the program writes it, ``place`` the normalised form.
+        ``name`` is the query's generated name, which is also the name of this run. ``own`` is the
+        query's location as the program writes it, ``place`` the normalised form.
         """
         if not self.places.isdisjoint((own, place)):
             return None
@@ -79,7 +79,7 @@ class EarlierRun:
     def read_settings(self) -> dict[str, str]:
         """Return the Spark settings that the checkpoint pins, and ``checkpointFormatVersion``.
 
-        The latter is not in the offset log, and Spark before 4.3 needs it again.
+        The format version is not in the offset log, but Spark before 4.3 needs it at every start.
 
         Raises NoCommittedBatch if the query had committed a batch and the checkpoint is gone, and
         Corrupt or UnsupportedFormat if its logs cannot be read.
@@ -108,7 +108,7 @@ def earlier_runs(registry: Registry, job: JobRecord) -> dict[str, EarlierRun]:
 
 
 def _planned(query: QueryStatus) -> int:
-    """Return the shift in the restore plan, for a query without facts yet."""
+    """Return the history shift in the restore plan, for a query that has no facts yet."""
     row = query.planned
     return row.history.shift if row is not None and row.history is not None else 0
 

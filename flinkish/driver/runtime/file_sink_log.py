@@ -1,7 +1,7 @@
 """Complete the log of a file sink up to the batch from which its query resumes.
 
-The sink's own objects in the JVM read and write it, with the program's credentials. So it is found
-wherever Spark writes, even if a catalog has placed a new table.
+The sink's own objects in the JVM read and write the log, with the program's credentials. So the log
+is found wherever Spark writes it, even for a new table whose place the catalog has chosen.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ def file_sink_log_ready(
 ) -> Iterator[None]:
     """Complete the log of the file sink of query ``name``, which is started inside the block.
 
-    The files in it are mapped by ``paths``, because readers of the output find them through it.
+    The paths in the log are mapped by ``paths``, because readers find the output's files through
+    the log.
 
-    Nothing is done for other sinks, or for a query that starts at batch 0. The query waits for
-    this before it plans a batch.
+    Nothing is done for other sinks, or for a query that starts at batch 0. The query plans no batch
+    before its log is complete.
 
-    ``format`` is the one that the program passed to ``DataStreamWriter.format``. ``checkpoint`` is
-    where the query's checkpoint is or will be; None if Spark chooses it. ``fail`` is called with
-    the error if the log cannot be completed, and the query then runs no batch; without it, the
-    query runs all the same.
+    ``format`` is what the program passed to ``DataStreamWriter.format``. ``checkpoint`` is where
+    the query's checkpoint is or will be; None if Spark chooses it. If the log cannot be completed,
+    ``fail`` is called with the error, and the query runs no batch; without ``fail``, the query runs
+    all the same.
     """
     if not keeps_log(format) or not _may_have_batches(checkpoint):
         yield
@@ -50,7 +51,7 @@ def file_sink_log_ready(
 
     def complete(jsq: Any) -> None:
         if spark_jvm.is_told_to_end(jsq):
-            return  # it was held, and the job's start is refused
+            return  # the query was held, and the job's start is refused
         error = make_log_ready(jsq, session, name, paths)
         if error is not None and fail is not None:
             spark_jvm.end_after_batch(session._jvm, jsq)
@@ -96,7 +97,7 @@ def complete_log(jsq: Any) -> str | None:
     committed = execution.commitLog().getLatestBatchId()
     if committed.isEmpty():
         return None
-    # The sink's own log: it keeps the compact interval that is read from it here.
+    # This is the sink's own log object: Spark keeps the compact interval that is read here.
     sink_log = spark_jvm.field_of(sink, "fileLog")
     entries = sink_log.fileManager().list(sink_log.metadataPath(), sink_log.batchFilesFilter())
     names = [str(entry.getPath().getName()) for entry in entries]
@@ -117,7 +118,7 @@ def complete_log(jsq: Any) -> str | None:
 def map_log(jsq: Any, session: Any, paths: PathMap) -> str | None:
     """Map the files that the log of a query's file sink names; called like :func:`complete_log`.
 
-    Files below the sink's own path stay: they were mapped at an earlier start, or written since.
+    Paths below the sink's own path stay: an earlier start has mapped them, or they are newer.
     """
     sink = spark_jvm.stream_execution(jsq).sink()
     if sink.getClass().getSimpleName() != "FileStreamSink":
@@ -155,7 +156,7 @@ def _replace(files: Any, path: Any, content: bytes) -> None:
 
 
 def _write(sink_log: Any, batches: Iterable[int], with_files: frozenset[int]) -> None:
-    """Write missing entries: without files, or with all files that the log has."""
+    """Write missing entries: those of ``with_files`` with all files of the log, others empty."""
     header = f"v{sink_log.VERSION()}".encode()
     files = None
     for batch in batches:

@@ -54,9 +54,9 @@ class FlowStarts:
         return self._restorer is not None
 
     def prepare_flow(self, flow: Flow) -> Prepared:
-        """Do everything that can be refused before the query of a flow starts.
+        """Prepare the query of a flow before it starts.
 
-        A refusal fails the job, unless the pipeline also runs without flinkish.
+        A refusal fails the job. A guest's flow is never refused: the error becomes its note.
         """
         own = own_location(flow.facts, flow.writer._spark)
         try:
@@ -84,7 +84,7 @@ class FlowStarts:
                 raise
             settings = self._restorer.session_settings()
         for query in waiting:
-            if query.query_id:  # its last run's checkpoint is there
+            if query.query_id:  # its checkpoint exists: an earlier run's, or restored
                 self._gate.add(query)
         self._flows = [query.name for query in waiting]
         self._start_phase.ended()
@@ -92,9 +92,10 @@ class FlowStarts:
         return settings
 
     def flow_started(self, query: ManagedQuery, *, restored: bool) -> bool:
-        """Take the query of a flow when no request is in flight, unless the job is over by then.
+        """Wait until no request is in flight, then take the query; return False if it must end.
 
-        The query has planned no batch yet.
+        The query, which has planned no batch yet, must end if the job is over by then. It must also
+        end if the log of its file sink cannot be made ready, unless it is a guest's.
         """
         with self._gate.changed:
             self._gate.settle()
@@ -114,7 +115,7 @@ class FlowStarts:
         self._not_served[name] = handle, why
 
     def to_come(self) -> tuple[LeftOut, ...]:
-        """Return the flows of the pipeline that have never run, as a savepoint lacks them."""
+        """Return the flows of the pipeline that have never run, which a savepoint lacks."""
         names = {query.name for query in self._gate.queries()}
         reason = "its turn in the pipeline has not come, and it has never run"
         return tuple(

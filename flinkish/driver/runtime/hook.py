@@ -6,10 +6,12 @@ They only record the program's calls and leave the decisions to the :class:`Runt
   runtime (name, checkpoint location, restore).
 * ``StreamingQuery.awaitTermination`` and ``isActive``, ``StreamingQueryManager.active`` and
   ``awaitAnyTermination``, ``SparkContext.stop``: while a request that has quiesced queries has no
-  result, they wait, or say that the queries run. ``stop`` ends the queries before Spark.
-* ``SparkSession.Builder.getOrCreate`` and ``create``: they refuse a Spark Connect server that is
-  not in this process.
-* With a Connect server in this process: the same classes of the client, and
+  result, they wait, or say that the queries run. ``stop`` ends the queries before it stops Spark.
+* ``StreamingQuery.processAllAvailable``, ``lastProgress``, ``recentProgress``: the runtime learns
+  that the program asks for the state of a query.
+* ``SparkSession.Builder.getOrCreate``, ``create``, ``remote`` and ``config``: they refuse a Spark
+  Connect server that is not in this process.
+* With a Connect server in this process: the client's classes of the same names, and
   ``SparkConnectClient.execute_command_as_iterator``, which requests the run of a pipeline.
 
 Installed once per process and removable, so that tests can run many jobs in one Spark session.
@@ -145,7 +147,7 @@ class Hook:
     # --- StreamingQuery and its manager -----------------------------------------------------
 
     def _wrap_query(self, cls: type, has_jvm: Callable[[Any], bool] = lambda query: True) -> None:
-        """Wrap a class of queries; those without ``has_jvm`` wait and answer as in PySpark."""
+        """Wrap a class of queries; those that fail ``has_jvm`` wait and answer as in PySpark."""
         runtime = self._runtime
 
         def make_await(original: Any) -> Any:
@@ -165,7 +167,7 @@ class Hook:
             return property(is_active, doc=original.__doc__)
 
         def make_settled(original: Any) -> Any:
-            """Wrap a method that a program may poll."""
+            """Wrap a method or property that a program may poll."""
             if isinstance(original, property):
 
                 def get(query: Any) -> Any:

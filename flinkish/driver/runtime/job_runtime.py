@@ -69,7 +69,7 @@ class Runtime:
             self._reports,
             let_go=self._let_go,
         )
-        #: The run of the pipeline whose flows are the job's queries, and what it does for them.
+        #: The run of the pipeline whose flows are the job's queries, and what prepares the flows.
         self._pipeline: PipelineRun | None = None
         self._flow_starts: FlowStarts | None = None
         self._is_running = False
@@ -78,7 +78,7 @@ class Runtime:
 
     @property
     def launch(self) -> Launch:
-        """How the job was launched; with the savepoint of a handover once that is named."""
+        """How the job was launched; in a handover, with the savepoint once the upgrade names it."""
         return self._starts.launch
 
     @property
@@ -93,7 +93,7 @@ class Runtime:
 
     @property
     def start_phase(self) -> StartPhase:
-        """Whether the program has started its queries."""
+        """Tells whether the program has started its queries."""
         return self._starts.start_phase
 
     @property
@@ -131,9 +131,10 @@ class Runtime:
         return self._starts.not_served()
 
     def try_in_flight(self) -> AbstractContextManager[None] | None:
-        """Return :meth:`in_flight`, entered before the program can start another query.
+        """Put a request in flight, as :meth:`in_flight`, unless the program is starting queries.
 
-        Returns None while the program starts its queries: a savepoint would lack one.
+        Returns None while it is, because a savepoint would lack a query. No query can start
+        between the check and the request.
         """
         with self._gate.changed:
             if not self.start_phase.is_over or self.start_phase.in_flight:
@@ -142,16 +143,16 @@ class Runtime:
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
-        """Keep the program from continuing past an ended query inside the block."""
+        """While the block runs, keep the program from continuing past a query that has ended."""
         with self._gate.enter():
             yield
 
     def resume(self, queries: list[ManagedQuery], forget_ends: Callable[[], None]) -> None:
         """Let quiesced queries continue as if nothing had happened.
 
-        ``forget_ends`` is from before they were quiesced (:func:`spark_jvm.forgetting_ends`). A
-        query that cannot be started again fails the job; the others continue. Raises nothing, as
-        the caller reports the error that led here.
+        ``forget_ends`` is what :func:`spark_jvm.forgetting_ends` returned before the queries were
+        quiesced. A query that cannot be started again fails the job; the others continue. Raises
+        nothing, because the caller reports the error for which the queries continue.
         """
         ended = [query for query in queries if _has_left(query)]
         forget_ends()
@@ -174,9 +175,9 @@ class Runtime:
         self._stop_pipeline()
 
     def run_once(self, query: ManagedQuery) -> None:
-        """Start a quiesced query for the one batch that its log has planned; it ends after that.
+        """Start a quiesced query for the one batch that its log has planned; then it ends.
 
-        This replaces its trigger, so it cannot continue afterwards.
+        This replaces its trigger, so the query cannot continue afterwards.
         """
         set_once(query.writer, query.gateway_jvm)
         with self._starts.session_settings(query):
@@ -195,7 +196,7 @@ class Runtime:
             self._pipeline.hold()
 
     def flows_to_come(self) -> tuple[LeftOut, ...]:
-        """Return the flows of the pipeline that have never run, as a savepoint lacks them."""
+        """Return the flows of the pipeline that have never run, which a savepoint lacks."""
         return () if self._flow_starts is None else self._flow_starts.to_come()
 
     def _stop_pipeline(self) -> None:
@@ -232,7 +233,7 @@ class Runtime:
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
         """Start one query of the program under flinkish's control, as :meth:`.QueryStarts.start`.
 
-        The job is RUNNING when the program has started its queries.
+        The job becomes RUNNING once the program has started its queries.
         """
         handle = self._starts.start(writer, facts, begin)
         self._running_if_started()
@@ -250,7 +251,7 @@ class Runtime:
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Carry out the steps that are due when held queries may run."""
-        self._reports.try_send()  # with those whose tables had to be rolled back first
+        self._reports.try_send()  # includes those whose tables had to be rolled back
         self._running_if_started()
 
     def _running_if_started(self) -> None:
@@ -273,7 +274,7 @@ class Runtime:
             log(f"registry: {error.message}")
 
     def _program_waits(self) -> None:
-        """Do what follows when the program starts no other query for now."""
+        """React to the program waiting: it starts no other query for now."""
         self.restore_gate.settle()
         self.start_phase.waited()
         self._running_if_started()
@@ -288,7 +289,7 @@ class Runtime:
         self._running_if_started()
 
     def program_ended(self) -> None:
-        """Do what follows when the program starts no other query."""
+        """React to the end of the program: it starts no other query."""
         self.start_phase.ended()
         self._running_if_started()
 
@@ -324,7 +325,7 @@ class Runtime:
         self._gate.settle()
 
     def end_queries(self) -> None:
-        """End the queries of an ended program, at a batch boundary if one comes in time."""
+        """End the job's queries, at a batch boundary if one comes in time."""
         for query in self.queries():
             query.quiesced = False
         if self.session.is_stopped:

@@ -31,7 +31,7 @@ class Names:
         self._reserved: set[str] = set()
         self._by_location: dict[str, str] = {}
         self._runs: dict[str, int] = {}
-        #: Whose each directory is: two names may give the same one (``a/b``, ``a b``).
+        #: The query that owns each directory: two names may give the same one (``a/b``, ``a b``).
         self._owners: dict[str, str] = {}
 
     def given(self, name: str) -> str:
@@ -64,7 +64,7 @@ class Names:
             return name
 
     def directory(self, name: str, *, fresh: bool) -> str:
-        """Return the checkpoint directory for a new run of ``name``, which no other name has.
+        """Return the checkpoint directory for a new run of ``name``; no other name shares it.
 
         ``fresh`` is True for the first run, and if the previous run ended well: a new start under
         the same name is then another query to Spark (it would get a temporary checkpoint). A query
@@ -116,9 +116,10 @@ def _run_directory(name: str, run: int) -> str:
 
 
 def retried_name(queries: Iterable[ManagedQuery], facts: WriterFacts, writer: Any) -> str | None:
-    """Return the name of the failed query that an unnamed one without own location continues.
+    """Return the name of the failed query that an unnamed query continues, or None.
 
-    None if no such query has failed. Raises ConsentNeeded if it may be one of several.
+    Neither query has a checkpoint location of its own. Raises ConsentNeeded if several such queries
+    have failed, and it is not clear which of them continues.
     """
     failed = [
         query

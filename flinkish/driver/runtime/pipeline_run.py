@@ -1,10 +1,10 @@
 """The run of a declarative pipeline: flows are planned before it, and taken when they start.
 
 The program asks the server for the run (``PipelineCommand.StartRun``). The server starts the
-queries of the flows itself, a flow after those whose tables it reads, each until it has read the
-available input. So all flows are planned, and restored, before the run is asked for. A query is
-held at the event of its start while a request is in flight, and ends there if the job is over by
-then.
+queries of the flows itself, each flow after the flows whose tables it reads. A query ends when it
+has read the available input. All flows are planned, and restored, before the program's request
+reaches the server. A query is held at the event of its start while a request of flinkish's is in
+flight, and ends there if the job is over by then.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FlowJob(Protocol):
         """Whether the job restores a savepoint."""
 
     def prepare_flow(self, flow: Flow) -> Prepared:
-        """Do everything that can be refused before the query of a flow starts."""
+        """Prepare the query of a flow before it starts; raise the refusal if it may not start."""
 
     def flows_prepared(self, waiting: Sequence[ManagedQuery]) -> Mapping[str, str]:
         """Take the flows, none of which has started; return Spark settings for all of them."""
@@ -93,13 +93,13 @@ class PipelineRun:
             yield from begin()
 
     def hold(self) -> None:
-        """Let no other flow start, as those that run are about to end without having read all."""
+        """Let no other flow start: those that run are about to end before they have read all."""
         execution = self._execution()
         if execution is not None:
             spark_jvm.field_of(execution, "concurrencyLimit").drainPermits()
 
     def stop(self) -> None:
-        """End the run, whose flows have ended or never start; returns at once."""
+        """End the run, whose flows have ended or will never start; return at once."""
         threading.Thread(target=self._stop, name="flinkish-pipeline", daemon=True).start()
 
     def _stop(self) -> None:
@@ -119,7 +119,7 @@ class PipelineRun:
     # --- before the run -----------------------------------------------------------------------
 
     def _prepared(self, job: FlowJob, flows: Sequence[Flow]) -> dict[str, Prepared]:
-        """Prepare all flows; if one is refused, remove restored checkpoints, or Spark uses them."""
+        """Prepare all flows; if one is refused, remove what was restored, or Spark would use it."""
         prepared: dict[str, Prepared] = {}
         try:
             for flow in flows:
@@ -139,7 +139,7 @@ class PipelineRun:
     # --- during the run -----------------------------------------------------------------------
 
     def _started(self, job: FlowJob, before: ManagedQuery, jsq: Any) -> None:
-        """Take the query of a flow, which waits until this returns."""
+        """Take the query of a flow; the query waits until this returns."""
         query = replace(
             before,
             handle=_handle_of(jsq),
@@ -219,11 +219,11 @@ class _Handle:
 def _waiting(flow: Flow, prepared: Prepared) -> ManagedQuery:
     """Return a flow as a query of the job before it has started.
 
-    Without a checkpoint it has no query id. It counts as active: what it holds is not released.
+    Without a checkpoint it has no query id. It counts as active, so that its claims are kept.
     """
     location = prepared.location or prepared.own or ""
     query_id = ""
-    with suppress(Corrupt):  # there is none yet
+    with suppress(Corrupt):  # there is no checkpoint yet
         query_id = query_id_of(checkpoint_location(location))
     return ManagedQuery(
         name=flow.name,

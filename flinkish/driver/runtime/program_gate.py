@@ -72,7 +72,7 @@ class ProgramGate:
             self._resumes += 1
 
     def enter(self) -> AbstractContextManager[None]:
-        """Put a request in flight; it has its result when the returned block ends."""
+        """Put a request in flight; it has its result when the returned context exits."""
         with self.changed:
             self._in_flight += 1
         return self._until_done()
@@ -138,7 +138,7 @@ class ProgramGate:
         return self._by_run.get(str(query._jsq.runId().toString()))
 
     def _rebind(self, query: Any) -> bool:
-        """Point ``query`` at the current run of its query; return whether it had an older one."""
+        """Point ``query`` at the newest run of its query; return whether it had an older run."""
         with self.changed:
             managed = self._managed(query)
             if managed is None or managed.run_id == str(query._jsq.runId().toString()):

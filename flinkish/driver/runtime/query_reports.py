@@ -94,10 +94,10 @@ class QueryReports:
 
     @contextmanager
     def starting(self, name: str, session: Any) -> Iterator[list[Any]]:
-        """Start query ``name`` inside the block, which appends Spark's handle of it.
+        """Start query ``name`` inside the block, which appends Spark's handle to the yielded list.
 
-        The queries that have ended are reported first, which frees what they held. The claims of
-        this one are released if Spark does not start it.
+        The queries that have ended are reported first, which frees their claims. The claims of
+        query ``name`` are released if Spark does not start it.
 
         Raises UsageError if the name is taken (:meth:`_is_taken`); Spark checks names only within a
         session.
@@ -144,7 +144,7 @@ class QueryReports:
 
 
 def _name_of_two(name: str) -> UsageError:
-    """Return the refusal of a second query of a name: a job knows its queries by their names."""
+    """Return the refusal of a second query of the same name: names identify a job's queries."""
     return UsageError(
         f"two queries of the program that run at once are named '{name}'",
         hint="give each query a queryName of its own, also in another session (newSession)",

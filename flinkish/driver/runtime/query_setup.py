@@ -88,7 +88,7 @@ class Preparer:
         self._restorer = restorer
         self._queries = queries
         self._lock = threading.Lock()
-        #: The program's own location and that of the checkpoint restored in this job, by query
+        #: The program's own location, and that of the restored or resumed checkpoint, by query
         #: name.
         self._restored: dict[str, tuple[str | None, str]] = {}
         self._earlier = dict(earlier or {})
@@ -101,11 +101,12 @@ class Preparer:
             self._names.resume(run.name, run.checkpoint, run.places, reserved=reserved)
 
     def name_of(self, facts: WriterFacts, session: Any, writer: Any = None) -> str:
-        """Return the name of a query that is about to start; unnamed ones get one.
+        """Return the name of a query that is about to start; give one to an unnamed query.
 
         ``writer`` is what starts it: the writer of a failed query starts that query again.
 
-        Raises ConsentNeeded if an unnamed query would be given the checkpoint of another.
+        Raises ConsentNeeded if an unnamed query would be given the checkpoint of another, or if it
+        could be any of several failed queries.
         """
         if facts.query_name is None:
             own = own_location(facts, session)
@@ -121,9 +122,9 @@ class Preparer:
         *,
         place: Callable[[str], str] | None = None,
     ) -> Prepared:
-        """Do everything that can be refused before Spark starts the query.
+        """Prepare a query; whatever may be refused is refused here, before Spark starts it.
 
-        ``name`` is from :meth:`name_of`. ``place`` replaces the one for all queries.
+        ``name`` is from :meth:`name_of`. ``place`` replaces the ``place`` of the class.
 
         Raises FlinkishError if the uids break the rules, or the restore or the start is refused,
         and AnalysisException if Spark does not support the query.
@@ -176,7 +177,7 @@ class Preparer:
         *,
         again: bool,
     ) -> Prepared:
-        """Return a query that is not restored now, if it may start in that checkpoint."""
+        """Return the query with the judge's notes; raise if it may not start at ``location``."""
         if self._judge is None:
             return prepared
         notes = self._judge.admit(
@@ -191,7 +192,7 @@ class Preparer:
     ) -> Prepared:
         """Return the query with the checkpoint that it had in the job's last driver."""
         with self._lock:
-            self._earlier.pop(run.name, None)  # the program's next start of it is another run
+            self._earlier.pop(run.name, None)  # the query's next start is another run
             self._restored[run.name] = (prepared.own, run.location)
             self._settings[run.name] = {
                 key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
@@ -205,7 +206,8 @@ class Preparer:
         """Return a query that continues with the typed states of its checkpoint.
 
         ``saved`` is the meaning of the state in the checkpoint, by ordinal. Raises ConsentNeeded if
-        settings on which the state depends have changed.
+        settings on which the state depends have changed, and the errors of
+        :func:`.resolve_in_place`.
         """
         if prepared.planned is None:
             return prepared
@@ -244,8 +246,9 @@ class Preparer:
     ) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.
 
-        The query's ``location`` is the program's own. Raises ConsentNeeded if what the query may
-        have to be restored from is gone.
+        In ``prepared``, ``location`` is the program's own. Raises ConsentNeeded if the query may
+        have to be restored from something that is gone, or if another query has resumed under its
+        name.
         """
         name, own = prepared.name, prepared.location
         with self._lock:
@@ -269,7 +272,7 @@ class Preparer:
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
             if own is not None and place is not None:
-                # A later start of the program, maybe on another host, looks for it there.
+                # A later start of the program, maybe on another host, looks there.
                 directory = place(storage.locate(str(qualified(own, session))))
                 location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
@@ -308,9 +311,9 @@ class Preparer:
 
     @contextmanager
     def session_settings(self, session: Any, name: str) -> Iterator[None]:
-        """Set what the checkpoint and the tasks of query ``name`` need inside the block.
+        """Inside the block, set what the checkpoint and the tasks of query ``name`` need.
 
-        These are settings that Spark does not pin; the previous values are restored afterwards.
+        Spark does not pin these settings. The previous values are restored afterwards.
         """
         wanted = self._settings.get(name)
         if wanted is None:
@@ -334,7 +337,7 @@ def _as_spark_takes_it(directory: str) -> str:
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
-    """Refuse a query under the name of one that has resumed elsewhere, or return None."""
+    """Return the refusal of a query if its name is that of one resumed elsewhere, or None."""
     if first is not None and (first == own or storage.same_place(first, own)):
         return None
     return ConsentNeeded(

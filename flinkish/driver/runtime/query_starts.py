@@ -70,8 +70,8 @@ class QueryStarts:
         self.restorer, lost = _restorer(registry, job, planning, earlier)
         path = None if spec is None else spec.path
         mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead
-        #: A program that was started by another launcher runs with or without flinkish. If it
-        #: asks for a restore, it must not start without that.
+        #: A program that was started by another launcher runs with or without flinkish. But a
+        #: program that asks for a restore must not start without the restore.
         self.is_guest = job.launch.external is not None and spec is None
         judge = Adviser if self.is_guest else StartJudge
         self._others = OtherJobs(registry, job.job_id, path)
@@ -123,7 +123,7 @@ class QueryStarts:
             return self._start_query(writer, facts, begin)
 
     def _start_guest(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
-        """Start a query as :meth:`_start_query`, or without flinkish if that cannot serve it."""
+        """Start a query as :meth:`_start_query`, or plainly if flinkish cannot serve it."""
         handles: list[Any] = []
 
         def begin_once() -> Any:
@@ -303,9 +303,9 @@ class QueryStarts:
 def _restorer(
     registry: Registry, job: JobRecord, planning: Planning, earlier: Mapping[str, EarlierRun]
 ) -> tuple[Restorer | None, LostOrigin | None]:
-    """Return what restores the queries of a job, None if nothing does.
+    """Return the restorer of a job's queries and its lost origin; None for each that it lacks.
 
-    The second is what a resuming job was restored from, if it can no longer be read.
+    The lost origin is what a resuming job was restored from, if that can no longer be read.
     """
     spec = job.launch.restore
     if spec is None or spec.is_awaited:

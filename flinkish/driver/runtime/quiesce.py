@@ -43,7 +43,7 @@ def quiesce(
     """End every query (JVM ``StreamingQuery`` objects) at its next batch boundary.
 
     ``timeout`` is in seconds, for running batches. ``interrupted`` is called about once a second
-    and raises to end the wait.
+    and raises an error to end the wait.
 
     Raises GivenUp if a batch still ran after ``timeout`` seconds. The end has then been taken back
     for the queries that still ran; the caller restarts those that ended.
@@ -105,8 +105,8 @@ def _declare_locked(jvm: Any, query: Any, deadline: float) -> bool:
         time.sleep(_STAGE_POLL)
         stage = spark_jvm.stage_of(query)
     if stage is Stage.EXECUTING:
-        # It cannot commit while the lock is held, so it is still executing after this pause, during
-        # which it gets past the check that follows planning.
+        # The batch cannot commit while the lock is held, so it still executes after this pause. In
+        # the pause it gets past the check that follows planning.
         time.sleep(_PAST_CHECK)
         spark_jvm.end_after_batch(jvm, query)
         return True

@@ -1,20 +1,20 @@
-"""Holds the queries of a restored job before their first batch until all state has an owner.
+"""The gate that holds a restored job's queries before their first batch.
 
-It also holds them until each name in an option (``--reset-source`` and others) has been found in a
-query.
+It holds them until all state has an owner, and until each name in an option (``--reset-source`` and
+others) has been found in a query.
 
 A program starts its queries one after the other. Whether it restores all state of the savepoint is
 known only when it has started the last one: it then waits for its queries, asks for the status of
 one, or does neither for a while. Until then the started queries are held, so a refused restore has
-processed nothing, and changed nothing outside the job: a table is rolled back to the savepoint
-(``--sink-ahead rollback``), and the log of a file sink is completed, only when the start can no
-longer be refused, and before the first batch.
+processed nothing, and changed nothing outside the job. Tables are rolled back to the savepoint
+(``--sink-ahead rollback``), and the logs of file sinks are completed, before the first batch, but
+only when the start can no longer be refused.
 
 A program that waits for a bounded query may start others after it, which are unknown before. Then
-the queries that it has started are judged; only their tables are rolled back, and they run. Later
-ones are judged, and their tables rolled back, at the program's next wait, not at the first: the
-earlier query may write to a later query's table, or must finish before that is read, and the plan
-depends on the table at that time.
+the queries that it has started are judged; only their tables are rolled back, and they run. Queries
+that it starts later are judged, and their tables rolled back, at the program's next wait. The first
+wait would be too early: the earlier query may write to a later query's table, or must finish before
+that table is read, and the plan depends on the table at that time.
 """
 
 from __future__ import annotations
@@ -225,9 +225,10 @@ class RestoreGate:
             watch.give_up()
 
     def end_or_open(self) -> None:
-        """Let a request end held queries; those whose tables were not rolled back never run.
+        """Release held queries for a request that ends them, or end them if a table is ahead.
 
-        Their first batch would be written to a table that has later ones.
+        A query whose table was not rolled back must never run: its first batch would be written to
+        a table that has later batches.
         """
         if self._restorer is not None and self._restorer.to_roll_back():
             self._end_held()
@@ -260,7 +261,7 @@ class RestoreGate:
 def _keep_from_batches(jsq: Any, deadline: float) -> None:
     """Make sure that a held query that is being stopped does nothing when it is released.
 
-    Its logs are taken away only when it has read them: when it waits for the lock, or at the
+    Its logs are taken away only when the query has read them: when it waits for the lock, or at the
     deadline.
     """
     while time.monotonic() < deadline and not spark_jvm.has_ended(jsq):

@@ -20,7 +20,7 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import BatchRun, OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
 
-#: The end of the metric's name in lower case; RocksDB's has a prefix.
+#: The end of the repair metric's name, in lower case; RocksDB's metric has a prefix.
 _REPAIRED = "numsnapshotsautorepaired"
 
 
@@ -39,7 +39,7 @@ class SnapshotFacts:
     _seen: int | None = None
 
     def see(self, progress: Mapping[str, Any]) -> None:
-        """Take in a progress report; one that was seen before changes nothing."""
+        """Take in a progress report; a report that was seen before changes nothing."""
         batch = progress.get("batchId")
         if batch is None or batch == self._seen:
             return
@@ -59,7 +59,7 @@ class SnapshotFacts:
             self.repaired = (self.repaired or 0) + sum(repairs)
 
 
-#: The batches in a query's status: those of half a minute, if each is seen.
+#: Maximum number of batches in a query's status; with one batch a second, half a minute of them.
 RECENT_BATCHES = 30
 
 
@@ -72,11 +72,11 @@ class ManagedQuery:
     own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
     holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
     ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
-    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when it
-    was last seen without input, ISO 8601. ``recent_batches`` are those whose report was seen.
-    ``adopted`` says that flinkish cannot start it again: it ran before flinkish was attached, or it
-    is a flow of a pipeline.
-    ``recorded`` is what :func:`what_lasts` returned when the registry got its facts.
+    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when the
+    query was last seen without input, ISO 8601. ``recent_batches`` are the newest whose report was
+    seen. ``adopted`` says that flinkish cannot start the query again: it ran before flinkish was
+    attached, or it is a flow of a pipeline. ``recorded`` is what :func:`what_lasts` returned when
+    the registry got the query's facts.
     """
 
     name: str
@@ -151,7 +151,7 @@ def set_once(writer: Any, jvm: Any) -> None:
     """Let the next start of a writer's query run a single batch."""
     if isinstance(writer, ServerWriter):
         writer.only_once()
-    else:  # the JVM's writer changes itself
+    else:  # this changes the JVM's writer in place
         writer._jwrite.trigger(jvm.org.apache.spark.sql.streaming.Trigger.Once())
 
 
@@ -164,7 +164,7 @@ def checkpoint_location(uri: str) -> str:
 
 
 def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | None:
-    """Return the newest batch: of a local commit log, else of Spark's last progress."""
+    """Return the newest committed batch: of the commit log if local, else of ``progress``."""
     if query.checkpoint.startswith("/"):
         return newest_committed_batch(query.checkpoint)
     return _reported_batch(progress)
@@ -206,16 +206,16 @@ def batch_end(progress: Mapping[str, Any]) -> str | None:
 
 
 def with_batch(batches: tuple[BatchRun, ...], progress: Mapping[str, Any]) -> tuple[BatchRun, ...]:
-    """Return the newest batches with that of a progress report, if it has computed one. Pure.
+    """Return the newest batches with that of a progress report, if a batch was computed. Pure.
 
-    Spark's own list of reports is not asked: each would be a call to the JVM.
+    Spark's own list of reports is not read: each report would be a call to the JVM.
     """
     durations = progress.get("durationMs", {})
     batch, took = progress.get("batchId"), durations.get("triggerExecution")
     # Without addBatch it is the report of an idle query, with the number of the batch to come.
     if batch is None or took is None or "addBatch" not in durations:
         return batches
-    before = tuple(each for each in batches if each.batch_id < batch)  # the program may go back
+    before = tuple(each for each in batches if each.batch_id < batch)  # numbers may go back
     run = BatchRun(batch, took / 1000, progress.get("numInputRows", 0))
     return (*before, run)[-RECENT_BATCHES:]
 
@@ -272,7 +272,7 @@ def sink_of(query: ManagedQuery) -> dict[str, Any]:
 
 
 def what_lasts(query: ManagedQuery) -> tuple[object, ...]:
-    """Return what tells whether :func:`lasting_facts` has changed, without a call to the JVM."""
+    """Return a value that changes with :func:`lasting_facts`, without a call to the JVM."""
     sources, operators = (query.progress.get(key, ()) for key in ("sources", "stateOperators"))
     return (
         query.run_id,

@@ -3,8 +3,9 @@
 Spark calls ``StreamingQueryListener.onQueryStarted`` on the query's own thread. Neither that thread
 nor ``start`` continues before the call returns (``StreamExecution.runStream``,
 ``StreamingQueryManager.startQuery``: no lock is held meanwhile; 3.5 to 4.3). A long call can let
-``start`` return earlier (:func:`~flinkish.driver.spark.jvm.let_start_return`). Calls of one query
-come in the order in which their blocks were entered, each when the one before has returned.
+``start`` return earlier (:func:`~flinkish.driver.spark.jvm.let_start_return`). If several blocks
+wait for one query, their calls come in the order in which the blocks were entered, each after the
+call before has returned.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def at_each_start(session: Any, call: Callable[[Any, str | None], None]) -> Iter
 
 
 class _Starts:
-    """Takes the JVM's own events: PySpark 4.3 fails to read a start whose thread has job tags."""
+    """Takes the JVM's own events: PySpark 4.3 fails to read the start of a query with job tags."""
 
     def __init__(self, manager: Any, call: Callable[[Any, str | None], None]) -> None:
         self._manager = manager

@@ -1,10 +1,10 @@
-"""The phase in which a program starts its queries, all of which a savepoint must include.
+"""The phase in which a program starts its queries; a savepoint must include them all.
 
-A program starts its queries one after the other, without announcing their number. It has started
-them all when it waits for one of them, when it ends, or when as many run as ``run --queries N``
-announced. Until then the job is not RUNNING, and a savepoint waits. A program that does none of
-this (it sleeps in a loop) counts as started after a quiet time; its job is then *incomplete* for a
-while: it may still start a query that a savepoint does not include.
+A program starts its queries one after the other. It has started them all when it ends, or when it
+waits for one of them; if ``run --queries N`` announced their number, a wait does not count, but N
+started queries do. Until then the job is not RUNNING, and a savepoint waits. A program that does
+none of this (it sleeps in a loop) counts as started after a quiet time. Its job is then
+*incomplete* for a while: the program may still start a query that a savepoint does not include.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StartPhase:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all announced queries have started, or the program was quiet long enough."""
+        """Whether the program will start no other query, as far as can be known."""
         if self._announced is not None:
             return self.missing == 0
         quiet = self._last is not None and self._clock() - self._last >= COMPLETE
@@ -90,7 +90,7 @@ class StartPhase:
             self._over = self._certain = True
 
     def waited(self) -> None:
-        """Record that the program waits for one of its queries."""
+        """Record that the program waits for a query; this ends the phase if no number is known."""
         if self._announced is None and self._started:
             self._over = self._certain = True
 

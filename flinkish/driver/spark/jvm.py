@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-#: The fields of ``StreamExecution`` with its offset log and its commit log.
+#: The fields of ``StreamExecution`` that hold its offset log and its commit log.
 _LOGS = ("offsetLog", "commitLog")
 
 
@@ -101,7 +101,7 @@ def _has_ended_query(manager: Any) -> bool:
 
     try:
         return bool(manager.awaitAnyTermination(1))
-    except StreamingQueryException:  # that of a failed query
+    except StreamingQueryException:  # a query has failed
         return True
 
 
@@ -113,11 +113,11 @@ def waits_for_lock(jsq: Any) -> bool:
 def forbid_batches(jsq: Any) -> None:
     """Make it impossible for the query to plan or commit another batch; the next attempt fails.
 
-    Called for a query that must end, while its thread cannot get the progress lock. An interrupt
+    Call it for a query that must end, while its thread cannot get the progress lock. An interrupt
     alone is not certain to end it: Hadoop's ``Shell.joinThread`` swallows one that comes while a
     log file is written, and Spark 3.5 then runs the whole batch although the state is TERMINATED.
-    ``MicroBatchExecution`` cannot add to its logs once it has none (run on 3.5.9, 4.0.5, 4.1.4,
-    4.2.1 and 4.3.0).
+    Without its logs, ``MicroBatchExecution`` can plan and commit no batch (run on 3.5.9, 4.0.5,
+    4.1.4, 4.2.1 and 4.3.0).
     """
     execution = stream_execution(jsq)
     for field in _fields(execution):
@@ -129,7 +129,7 @@ def forbid_batches(jsq: Any) -> None:
 def let_start_return(jsq: Any) -> None:
     """Let ``start`` return, while the query's own thread still posts the event of its start.
 
-    ``start`` waits for a latch that this thread opens after that event (3.5 to 4.3).
+    ``start`` waits for a latch that the query's thread opens after that event (3.5 to 4.3).
     """
     execution = stream_execution(jsq)
     for field in _fields(execution):
@@ -141,7 +141,7 @@ def let_start_return(jsq: Any) -> None:
 
 
 def _fields(instance: Any) -> Iterator[Any]:
-    """Yield the declared fields of a JVM object's class and of its superclasses."""
+    """Yield the fields that a JVM object's class and its superclasses declare."""
     declaring = instance.getClass()
     while declaring is not None:
         yield from declaring.getDeclaredFields()
@@ -185,7 +185,7 @@ def _waits(status: Mapping[str, Any], has_progress: Callable[[], bool]) -> bool:
     if status["isDataAvailable"]:
         return False
     message = str(status["message"])
-    if message.startswith(_LOOKS):  # the status is of the look before this one, if any
+    if message.startswith(_LOOKS):  # the status is still that of the previous look
         return has_progress()
     return message in _BETWEEN_LOOKS
 
@@ -199,8 +199,8 @@ def read_status(jsq: Any) -> dict[str, Any]:
 class Run:
     """One run of a query, observed repeatedly with few calls to the JVM.
 
-    Each call is a round trip while batches run, and another one when Python drops an object that it
-    returned.
+    Each call to the JVM is a round trip, made while batches run. It takes another round trip when
+    Python drops an object that a call has returned.
     """
 
     def __init__(self, jsq: Any) -> None:
@@ -244,7 +244,7 @@ class Stage(Enum):
 
 
 def stage_of(jsq: Any) -> Stage:
-    """Return the query's stage, from the durations Spark records during a trigger (4.x only)."""
+    """Return the query's stage, from the durations that Spark 4.x records during a trigger."""
     context = stream_execution(jsq).getLatestExecutionContext()
     status = context.currentStatus()
     if not status.isTriggerActive():
@@ -258,7 +258,7 @@ def stage_of(jsq: Any) -> Stage:
 
 
 def has_stages(jsq: Any) -> bool:
-    """Return whether :func:`stage_of` works, and is needed: on Spark 4.x."""
+    """Return whether :func:`stage_of` works and is needed, as on Spark 4.x."""
     try:
         stream_execution(jsq).getLatestExecutionContext()
     except Exception as error:
@@ -270,7 +270,7 @@ def has_stages(jsq: Any) -> bool:
 
 #: The text before the root cause of a query's error.
 CAUSED_BY = "\nCaused by: "
-#: Causes of an exception that are followed, at most.
+#: Maximum number of causes of an exception that are followed.
 _CAUSES = 20
 
 

@@ -1,4 +1,4 @@
-"""The call of a driver that carries out a single task, and its answer: a file each."""
+"""The files of a driver that carries out a single task: its call and its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRANSFERS = "execution.savepoint.transfers"
 
 
 def take_call(path: str) -> DriverCall:
-    """Return the call in a file, and remove the file."""
+    """Read a call from its file, and remove the file."""
     try:
         with open(path, encoding="utf-8") as file:
             return decode(DriverCall, json.load(file))
@@ -28,7 +28,7 @@ def take_call(path: str) -> DriverCall:
 
 
 def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object]) -> int:
-    """Do some work, and write its result (a dataclass) or its error.
+    """Do some work, and write as the answer its result (a dataclass) or its error.
 
     Returns the driver's exit status.
     """
@@ -45,13 +45,13 @@ def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object
 
 
 class AskedProgram(Protocol):
-    """A user's program that runs for the sake of an answer about it."""
+    """A run of the user's program for the sake of an answer about the program."""
 
     def run(self, program: Callable[[], ProgramOutcome]) -> ProgramOutcome:
         """Run the program."""
 
     def failure(self, outcome: ProgramOutcome) -> FlinkishError | None:
-        """Return the error that the task ends with, or None."""
+        """Return the error with which the task ends, or None."""
 
     def answer(self) -> object:
         """Return the answer, a dataclass."""
@@ -64,9 +64,9 @@ class AskedProgram(Protocol):
 
 
 def answer_with(make: Callable[[], AskedProgram], call_path: str, argv: Sequence[str]) -> int:
-    """Run the program under what ``make`` returns, and write its answer or the error.
+    """Run the program with what ``make`` returns, and write the answer about it or the error.
 
-    Returns the driver's exit status. What the program has started is stopped last.
+    Returns the driver's exit status. Spark is stopped after the answer is written.
     """
     error: FlinkishError | None
     status = 0
@@ -90,9 +90,9 @@ def answer_with(make: Callable[[], AskedProgram], call_path: str, argv: Sequence
 
 
 def write_answer(call_path: str, answer: object, error: FlinkishError | None) -> None:
-    """Write the result of a driver or its error: a document of ``messages``, with ``error``.
+    """Write a driver's result (a document of ``messages``, with a null ``error``), or its error.
 
-    :func:`flinkish.launch.driver_call.ask_driver` reads it.
+    :func:`flinkish.launch.driver_call.ask_driver` reads the file.
     """
     path = answer_path(call_path)
     if error is None:
@@ -102,7 +102,7 @@ def write_answer(call_path: str, answer: object, error: FlinkishError | None) ->
 
 
 def replace_file(path: str, content: Any) -> None:
-    """Write JSON to a file atomically, so that readers never see a part of it."""
+    """Write JSON to a file atomically, so that readers never see an incomplete file."""
     with open(path + ".tmp", "w", encoding="utf-8") as file:
         json.dump(content, file, default=str)
     os.replace(path + ".tmp", path)

@@ -1,4 +1,4 @@
-"""Describe mode: the user's program runs, its queries are planned, and none is started.
+"""Describe mode: the user's program runs; its queries are planned, but not started.
 
 ``flinkish info`` and ``check`` ask for it (:class:`~flinkish.messages.calls.DescribeTask`).
 ``DataStreamWriter.start`` and ``toTable`` plan the query and return a query that has already ended.
@@ -66,17 +66,17 @@ _STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": F
 
 
 class PlanningRuntime:
-    """Stands in for the job's runtime, which the hook calls: queries are planned, none starts.
+    """Stands in for the job's runtime that the hook calls: it plans queries and starts none.
 
     ``queries`` are the planned queries, as pairs of name and plan.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._planning = Planning(options)
-        self._names = Names("")  # no query gets a checkpoint from it
+        self._names = Names("")  # no query gets a checkpoint from these names
         self.queries: list[tuple[str, PlannedQuery]] = []
-        #: Asked by the hook before a program looks at a query; always open, as nothing is restored
-        #: here.
+        #: The hook asks this gate before the program looks at a query. It is always open, because
+        #: this runtime restores nothing.
         self.restore_gate = RestoreGate(None, list, self.fail, lambda _: None)
         self._fatal: FlinkishError | None = None
         self._session: Any = None
@@ -127,7 +127,7 @@ class PlanningRuntime:
             hook.remove()
 
     def failure(self, outcome: ProgramOutcome) -> FlinkishError | None:
-        """Return the error that the program's submission would end with, or None."""
+        """Return the error with which a submission of the program would end, or None."""
         if self._fatal is not None:
             return self._fatal
         if outcome.status != 0:
@@ -141,7 +141,7 @@ class PlanningRuntime:
                 return unused
         if self._planning.uids_required:
             try:
-                # Of all queries at once, so that the error lists every operator.
+                # All queries are checked at once, so that the error lists every operator.
                 require_uids(node for _, planned in self.queries for node in planned.graph)
             except FlinkishError as missing:
                 return missing
@@ -158,7 +158,7 @@ class PlanningRuntime:
     # --- what the hook calls ----------------------------------------------------------------
 
     def session_created(self, session: Any) -> None:
-        """Keep the session, to stop it at the end."""
+        """Keep the session, so that it can be stopped at the end."""
         self._session = session
 
     def before_session_stop(self) -> None:
@@ -225,14 +225,14 @@ class PlanningRuntime:
     # --- inside -----------------------------------------------------------------------------
 
     def _name_of(self, facts: WriterFacts) -> str:
-        """Return a query's name; an unnamed one is named as in a job."""
+        """Return a query's name; an unnamed query gets the name that it would get in a job."""
         if facts.query_name is None:
             return self._names.generate(None, None)
         return self._names.given(str(facts.query_name))
 
 
 def ended_query(name: str) -> Any:
-    """Return a ``StreamingQuery`` that has ended well without a single batch."""
+    """Return a ``StreamingQuery`` that has ended without an error and without a batch."""
     from pyspark.sql.streaming.query import StreamingQuery
 
     class EndedQuery(StreamingQuery):

@@ -28,7 +28,8 @@ from flinkish.restore.plan.plain_spark import PlainContinuation
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
 
-#: The setting of the batches between two compact entries of a file sink's log, and its default.
+#: The setting for the number of batches from one compact entry of a file sink's log to the next,
+#: and its default.
 _INTERVAL = ("spark.sql.streaming.fileSink.log.compactInterval", "10")
 
 
@@ -44,7 +45,7 @@ class ExportedProgram(PlanningRuntime):
     """Replaces the runtime that the hook calls, and makes a checkpoint for each query."""
 
     def __init__(self, task: ExportTask, options: Mapping[str, str]) -> None:
-        # Tasks read values of several generations only with what a job's driver tells them.
+        # Without flinkish's driver, tasks cannot read values of several generations: migrate all.
         super().__init__({**options, "state.migration": "eager"})
         self._task = task
         self._directories: dict[str, str] = {}
@@ -94,7 +95,7 @@ class ExportedProgram(PlanningRuntime):
         self._warnings += _warnings(name, restore, session)
 
     def failure(self, outcome: ProgramOutcome) -> FlinkishError | None:
-        """Return the error that the export ends with, or None."""
+        """Return the error with which the export ends, or None."""
         error = super().failure(outcome)
         if error is not None or self._planner is None:
             return error
@@ -123,7 +124,7 @@ class ExportedProgram(PlanningRuntime):
         return Exported(self._directories, tuple(self._warnings), plan)
 
     def close(self) -> None:
-        """Remove the checkpoints of an export that failed: the command does not know of them."""
+        """Remove the checkpoints of a failed export, of which the command does not know."""
         super().close()
         if not self._is_exported:
             for directory in self._directories.values():
@@ -132,14 +133,14 @@ class ExportedProgram(PlanningRuntime):
 
 
 def _refusal(planner: RestorePlanner) -> FlinkishError | None:
-    """Return why a query so far cannot be restored; reasons that no consent allows come first."""
+    """Return why a query so far is refused, or None; prefer refusals that no consent can lift."""
     refusals = [each.refusal for each in planner.queries if each.refusal is not None]
     grave = [each for each in refusals if not isinstance(each, ConsentNeeded)]
     return next(iter((*grave, *refusals)), None)
 
 
 def _warnings(name: str, restore: QueryRestore, session: Any) -> list[str]:
-    """Return what plain Spark does not do for a query that continues in its checkpoint."""
+    """Return warnings of what plain Spark does not do for a query that continues without a job."""
     sink, recipe, history = restore.sink, restore.recipe, restore.history
     assert recipe is not None
     format_ = restore.writes.get("format")

@@ -3,7 +3,7 @@
 ``flinkish rehearse`` requests it (:class:`~flinkish.messages.calls.RehearsalTask`).
 ``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one query
 after the other, and return a query that has ended. The rest of the program runs unchanged, to its
-end. Output of a file sink goes into the directory of the rehearsal.
+end. The output of a file sink goes into the rehearsal's directory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flinkish.savepoint.directory.leases import Kind, Lease
 OWNER = "flinkish rehearse"
 
 _FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
-#: Sinks that write nothing that stays.
+#: Sinks that store no output outside the driver.
 _HARMLESS = frozenset({"noop", "console", "memory"})
 
 
@@ -47,14 +47,14 @@ class RehearsedProgram(PlanningRuntime):
         self._task = task
         self._spec = task.question.spec
         self._rehearsal = Rehearsal(task.question.spec, task.question.job, options, task.directory)
-        # In the rehearsal's directory: it tells a purge that the directory is in use.
+        # The lease in the rehearsal's directory tells a purge that the directory is in use.
         self._lease = Lease.take(task.directory, Kind.REWRITE, owner=OWNER, path=task.directory)
         self._rehearsed: list[RehearsedQuery] = []
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
         """Rehearse the query, and return a query that has ended; ``begin`` is never called.
 
-        After a failed query no other is run, as it may need the output of that one.
+        After a failed query no other query runs, as it may need the output of the failed one.
         """
         session = writer._spark
         self.session_created(session)
@@ -62,7 +62,7 @@ class RehearsedProgram(PlanningRuntime):
         if any(query.error is not None for query in self._rehearsed):
             return ended_query(name)
         try:
-            facts = facts.copy()  # the program's own settings, without the name that it gets here
+            facts = facts.copy()  # as the program set them, without the name set below
             writer.queryName(name)
             jwriter = self._redirected(writer._jwrite, name, facts)
             trigger = session._jvm.org.apache.spark.sql.streaming.Trigger
@@ -75,7 +75,7 @@ class RehearsedProgram(PlanningRuntime):
             raise
         self._starting = list(self._rehearsal.starting.values())
         if self._rehearsed[-1].error is not None:
-            self._spec = None  # names in options may be those of queries that are not tried now
+            self._spec = None  # so that names of queries that no longer run are no error
         return ended_query(name)
 
     def answer(self) -> Rehearsed:
@@ -85,7 +85,7 @@ class RehearsedProgram(PlanningRuntime):
         )
 
     def close(self) -> None:
-        """Remove all that was written."""
+        """Release the lease, and remove everything that the rehearsal has written."""
         try:
             self._lease.release()
         finally:

@@ -41,7 +41,7 @@ def _session() -> Any:
 
 
 def run(session: Any, task: StateTask) -> StateAnswer:
-    """Carry out a task and return its result.
+    """Select or export the rows of a state, as the task says.
 
     Raises UsageError if there is no such state, Spark refuses the condition, or the target exists;
     Corrupt or UnsupportedFormat if the state cannot be read; StorageError if the target cannot be
@@ -123,7 +123,7 @@ def _export(session: Any, state: SavedState, task: StateTask, target: str) -> in
 
 
 def _take(target: str) -> None:
-    """Make the target, or fail if it exists: another export may write there at the same time."""
+    """Create the target, or fail if it exists, as another export may be writing to it."""
     if storage.exists(target):
         raise UsageError(f"the target already exists: {target}", hint="name a new directory")
     if storage.is_local(target):
@@ -132,7 +132,7 @@ def _take(target: str) -> None:
 
 
 def _give_back(target: str) -> None:
-    """Remove the target of a failed export, where it is certain that no other writes there too."""
+    """Remove the target of a failed export if it is certain that no other export writes to it."""
     if storage.is_local(target):
         storage.remove_tree(*storage.split(target))
 
@@ -170,7 +170,7 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
 
 @dataclass(frozen=True)
 class _WriteAvro:
-    """A task that writes partitions of a state as Avro files; each attempt writes other files."""
+    """A task that writes partitions of a state as Avro files; each attempt writes new files."""
 
     source: Any
     table: Any

@@ -48,7 +48,7 @@ _NUMBER, _BYTES, _FIXED, _RECORD = range(4)
 _Steps = tuple[tuple[int, bool, Any], ...]
 #: Bytes of the longest varint.
 _LONGEST: Final = 10
-#: Bytes up to which the ends of all varints are found at once, which takes 14 times as many.
+#: Bytes of a block up to which the ends of all varints are found at once, with 14 times the memory.
 _AT_ONCE: Final = 8 << 20
 
 
@@ -135,7 +135,7 @@ def _all_ends(padded: bytes) -> memoryview:
 
 @dataclass(frozen=True)
 class _Ends:
-    """The same, found when asked for: slower, but without memory for each byte of large blocks."""
+    """The ends of varints, found when asked for: slower, but without memory for each byte."""
 
     data: bytes
 
@@ -176,7 +176,7 @@ def _end_of_long_bytes(data: bytes, after: memoryview | _Ends, at: int) -> int:
 class _Columns:
     """The columns of rows; ``at`` is where the next value of each row begins.
 
-    Values are those of the rows that are ``present``; the others have no bytes, and get null.
+    Only rows that are ``present`` have bytes for a value; the others get null.
     """
 
     def __init__(self, memory: Memory, starts: Any) -> None:

@@ -1,8 +1,8 @@
-"""Conversion of the Python records that fastavro decodes to columns, compiled per schema.
+"""Conversion to columns of the Python records that fastavro decodes, compiled for each schema.
 
 Records are decoded by a *wire schema*. It matches the same bytes as the schema in a file's header,
-but has no logical types, and bytes in place of strings. So no value passes through Python's dates
-and decimals, whose range is smaller than Spark's (years 1 to 9999, nanoseconds cut off). Strings
+but has no logical types, and bytes in place of strings. So no value becomes a date, time or
+decimal of Python, whose range is smaller than Spark's (years 1 to 9999, no nanoseconds). Strings
 that are not UTF-8, which Spark does not refuse, keep their bytes.
 """
 

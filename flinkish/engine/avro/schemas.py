@@ -120,7 +120,7 @@ def avro_schema(struct: Struct, name: str) -> dict[str, Any]:
 
 
 def spark_struct(schema: Any) -> Struct:
-    """Return the state schema of an Avro record schema; exact for those of :func:`avro_schema`.
+    """Return the state schema of an Avro record schema; exact for results of :func:`avro_schema`.
 
     If the ``spark.`` properties are lost, the result follows the Avro types alone.
 

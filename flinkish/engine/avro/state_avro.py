@@ -66,7 +66,7 @@ _MAX_ROWS: Final = 1_000_000
 #: The maximum number of array elements without bytes in a block: 2^40 nulls take six bytes.
 _MAX_EMPTY: Final = 10_000_000
 _MAX_HEADER: Final = 1 << 26
-#: Bytes of a block, compressed or not.
+#: The maximum number of bytes of a block, compressed or not.
 _MAX_BLOCK: Final = 1 << 30
 _NAME: Final = "flinkish.row"
 
@@ -236,7 +236,7 @@ def _batches(blocks: Iterator[Block], name: str, form: _Form) -> Iterator[tuple[
             return
         count = block.count
         try:
-            # Rows take bytes, unless they have no fields.
+            # Each row takes a byte at least, unless rows have no fields.
             if count > max(len(block.data), BLOCK_ROWS) or count > _MAX_ROWS:
                 raise ValueError(f"{count} rows in {len(block.data)} bytes")
             keys, values = form.decode(count, block.data)
@@ -258,9 +258,9 @@ class _Form:
     fastavro reads a block as one record with an array of rows: the number of rows, the rows as in
     the block, and a zero.
 
-    ``types`` are those of keys and values (absent for keys alone): structs, or arrays for lists of
-    records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
-    wire. ``schema`` is that of the record that is a block, as parsed by fastavro.
+    ``types`` are the types of keys and of values, if there are values: structs, or arrays for lists
+    of records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
+    wire. ``schema`` is the schema of the block's record, as parsed by fastavro.
     ``rows`` decodes rows without arrays and maps in place of fastavro; None for others.
     ``decode_bounded`` decodes a block in place of fastavro and counts elements that take no bytes;
     None if there are none.

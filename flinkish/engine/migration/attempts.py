@@ -44,7 +44,8 @@ class WrittenStore:
     ``move`` is the index of its operator among the migrations. ``attempt`` is the directory that it
     was written to, relative to the target. ``unique_id`` is the id in its file's name; None in
     checkpoint format 1. ``digest`` is of its rows, as read back from the files. ``size`` is in
-    bytes. ``native`` is whether :mod:`~flinkish.engine.stores.native` read, wrote and read back.
+    bytes. ``native`` is whether :mod:`~flinkish.engine.stores.native` read the old rows, wrote the
+    new ones and read them back.
     """
 
     move: int
@@ -79,7 +80,7 @@ class Attempt:
         return self.target.create(f"{self.directory}/{name}")
 
     def adopt(self, path: str, name: str) -> bool:
-        """Move a local file here if the target is on the same file system; return whether it is."""
+        """Move a local file here if both are on one file system; return whether it was moved."""
         local = self.target.local_path(f"{self.directory}/{name}")
         if local is None:
             return False
@@ -101,10 +102,10 @@ class Attempt:
         partition: int,
         rows: int | None = None,
     ) -> WrittenStore:
-        """Read back everything that was written, and return its digest.
+        """Read back everything that was written, and return the store with its digest.
 
-        ``index`` is the operator's among the migrations, ``rows`` the number of rows written, if it
-        is known. Raises LostRows if the files have another number.
+        ``index`` is the operator's index among the migrations, ``rows`` the number of rows written,
+        if it is known. Raises LostRows if the files have another number of rows.
         """
         written = self._files(move)
         functions = native_functions(move, store)
@@ -144,7 +145,7 @@ class Attempt:
 
 def _salt(move: OperatorMigration, store: str, family: str) -> int:
     """Return the salt of a family, by its name in the files of a new store."""
-    # The one family of a store without families may have any name in a store that has some.
+    # Files without column families call the only family "default"; the plan may name it otherwise.
     alone = family == DEFAULT_FAMILY and not move.families.get(store, NO_FAMILIES).ids
     return family_salt(store, target_families(move, store)[0] if alone else family)
 
@@ -152,7 +153,7 @@ def _salt(move: OperatorMigration, store: str, family: str) -> int:
 def native_functions(move: OperatorMigration, store: str) -> Any:
     """Return the functions of :func:`.native.library` for a new store; None if not usable.
 
-    They neither merge the records of lists nor know delimiters between them.
+    The functions neither merge the records of lists nor know the delimiters between records.
     """
     if move.backend != ROCKSDB or move.delimiter:
         return None
@@ -227,7 +228,7 @@ def _size(target: StateTarget, path: str) -> int:
 
 
 def store_of(operator: OperatorState, name: str) -> StoreState:
-    """Return an operator's store by its name; EngineError when it has none of that name."""
+    """Return an operator's store by its name; raise EngineError if there is none."""
     for store in operator.stores:
         if store.name == name:
             return store

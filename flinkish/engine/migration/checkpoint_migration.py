@@ -170,7 +170,7 @@ def rewrite_checkpoint(
         root=root,
         progress=progress,
     )
-    # Spark needs the entry before, and runs the one after with the same data.
+    # Spark needs the entry of the batch before, and runs a planned next batch with the same data.
     wanted = range(checkpoint.batch - 1, checkpoint.batch + 2)
     for number in (n for n in numbers_among(source.names(OFFSETS)) if n in wanted):
         name = f"{OFFSETS}/{number}"
@@ -190,7 +190,10 @@ def rewrite_checkpoint(
 
 
 def _is_later(file: str, position: int | None) -> bool:
-    """Return whether a file source's log entry is later than a position: Spark skips its files."""
+    """Return whether an entry of a file source's log is later than a position.
+
+    Spark would skip the files that such an entry lists.
+    """
     number = compacted_number(file)
     number = parse_number(file) if number is None else number
     return position is not None and number is not None and number > position
@@ -204,9 +207,9 @@ def _write(target: StateTarget, path: str, content: bytes) -> None:
 def target_pins(target_state: TargetState, pins: Mapping[str, str]) -> dict[str, str]:
     """Return the pins that change for a target state of all operators of a query. Pure.
 
-    They override the session's settings at a restart (``OffsetSeqMetadata``), so they must describe
+    Pins override the session's settings at a restart (``OffsetSeqMetadata``), so they must describe
     the new state. Canonical state changes neither the backend nor the codec: the pins keep those of
-    its source.
+    the old state.
 
     ``pins`` are those of the old state.
     """

@@ -57,8 +57,8 @@ class SortedRun:
     """Rows of one store for one new partition, in key order.
 
     ``move`` is the index of the operator among the migrations. ``files`` are relative to the
-    target, and do not overlap. ``counts`` are the rows by family id. ``native`` files were written
-    by :mod:`~flinkish.engine.stores.native`.
+    target, and share no keys. ``counts`` are the numbers of rows by family id. ``native`` files
+    were written by :mod:`~flinkish.engine.stores.native`.
     """
 
     move: int
@@ -81,7 +81,7 @@ def write_sorted(
     """Read old partitions of a store, and write their rows as files for the new partitions.
 
     ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
-    operator's among the migrations. The last item reports what was read.
+    operator's index among the migrations. The last item reports what was read.
     """
     written = functools.partial(_written, source, index, move, store, partitions)
     functions = native_functions(move, store.target)
@@ -234,7 +234,7 @@ class _NativeSorter:
 
 @dataclass
 class _NativeRun:
-    """The files of a partition, the rows in them by family id, and the newest family's prefix."""
+    """A partition's files, the number of rows by family id, and the prefix of the last family."""
 
     files: list[str] = field(default_factory=list)
     counts: dict[int | None, int] = field(default_factory=dict)

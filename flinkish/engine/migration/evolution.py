@@ -7,8 +7,8 @@ may become a short), and to decimals that may grow. The verdicts are Flink's
 
 Fields are matched by name. Where a name repeats in a struct, the second is ``name_2`` (see
 :func:`flinkish.engine.avro.schemas.unique_names`). A field's path consists of the names of the
-fields around it, with ``element``, ``key`` and ``value`` for the contents of arrays and maps,
-joined by dots. A name that contains a dot is put in backquotes, as in Spark's SQL.
+fields around it and its own name, joined by dots, with ``element``, ``key`` and ``value`` for the
+contents of arrays and maps. A name that contains a dot is put in backquotes, as in Spark's SQL.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Resolution:
-    """How rows of one schema become rows of another. Picklable if the defaults are.
+    """How rows of one schema become rows of another. Picklable if the defaults and recodes are.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class _Resolver:
     any_case: bool = False
     problems: list[Problem] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)  # paths of renames and defaults that matched
+    seen: set[str] = field(default_factory=set)  # paths of settings that matched a field
 
     def struct(
         self,
@@ -230,7 +230,7 @@ class _Resolver:
         keys: bool,
         origin_indexes: Sequence[int | None] | None = None,
     ) -> StructSteps:
-        """Return the origin of each field of the reader's struct.
+        """Return the steps for a struct: the origin of each of the reader's fields.
 
         ``origin_indexes`` are the indexes of the origins if they are not found by name.
         """
@@ -270,7 +270,7 @@ class _Resolver:
             place = renamed.get(path, wanted if wanted in free else None)
             if place is None and self.any_case:
                 alike = [p for p in free if p.casefold() == wanted.casefold() and p not in same]
-                # Each old field has one successor; another new one is added.
+                # Each old field has one successor; a second new field like it is an added one.
                 place = alike[0] if len(alike) == 1 and alike[0] not in origins else None
             origins.append(place)
         return origins
@@ -384,7 +384,7 @@ class _Resolver:
         return None
 
     def unused(self) -> None:
-        """Record the renames and defaults that match no field."""
+        """Record a problem for each rename, default and recode that matches no field."""
         for path in self.renames:
             if path not in self.seen:
                 reason = "it is declared as renamed, but is not a field of the new schema"
@@ -405,7 +405,7 @@ class _Resolver:
 
 
 def _refused(written: DataType, target: DataType, keys: bool) -> str | None:
-    """Return why values of one type cannot become values of another; None when they can."""
+    """Return why values of one type cannot become values of another; None if they can."""
     both = f"{type_name(written)} cannot become {type_name(target)}"
     if isinstance(written, Void):
         return None  # there are only nulls

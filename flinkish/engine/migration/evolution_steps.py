@@ -32,7 +32,7 @@ class Same:
         return False
 
     def run(self, array: Any) -> Any:
-        """Return the array in the reader's type; CannotEvolve when a value has no counterpart."""
+        """Return the array in the reader's type; raise CannotEvolve if a value does not fit."""
         return array
 
 
@@ -65,8 +65,8 @@ class Cast:
 class Recode:
     """Other bytes for each value of a binary field, by the caller's function; nulls stay.
 
-    The function may have a method ``many`` that returns a whole array rewritten, or None if it must
-    be done value by value.
+    The function may have a method ``many`` that returns a whole array rewritten, or None if the
+    function must be called for each value.
     """
 
     path: str

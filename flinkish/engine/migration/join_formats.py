@@ -3,8 +3,8 @@
 Source: ``SymmetricHashJoinStateManager``; its ``V1`` has formats 1 and 2, its ``V2`` format 3. For
 each side, formats 1 to 3 have ``keyToNumValues``, the number of rows of each key, and
 ``keyWithIndexToValue``, the rows by key and index. The indexes of a key are 0, 1, 2 ... Formats 1
-and 2 have a store for each, format 3 one store with a column family for each. Format 1 lacks the
-last column of a row, which says whether it was matched.
+and 2 have a store for each of these four, format 3 has one store with four column families. Format
+1 lacks the last column of a row, which says whether the row was matched.
 
 Format 4 (``SymmetricHashJoinStateManagerV4``) has one store, with two families for each side:
 ``keyWithTsToValues``, the rows of a key and a time as a list, and ``tsWithKey``, by time and key, a
@@ -132,7 +132,7 @@ def _regrouped(
 
 
 def _regroup(family: FamilyMigration, target: str, regroup: JoinRegrouping) -> FamilyMigration:
-    """Return the migration of the family of rows that are made from the rows of ``family``."""
+    """Return the migration of the family ``target``, which is made from the rows of ``family``."""
     layout = regroup.layout
     fields = list(family.before.key["fields"][:-1])
     last = {JoinLayout.INDEXED: [_INDEX], JoinLayout.COUNTS: []}.get(layout, [_EVENT_TIME])
@@ -182,7 +182,7 @@ def event_time(rows: RowForm, what: str) -> EventTime:
 
 
 def _is_time(data_type: Any) -> bool:
-    """Return whether a type is a timestamp, or a window of two."""
+    """Return whether a type is a timestamp, or a window: a struct of two timestamps."""
     if isinstance(data_type, str):
         return data_type in _TIMES
     fields = data_type.get("fields", ())

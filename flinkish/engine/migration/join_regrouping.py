@@ -269,7 +269,7 @@ class Sorter:
         return self
 
     def put(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add rows with keys that are all different; EngineError when RocksDB fails."""
+        """Add rows with keys that are all different; raise EngineError if RocksDB fails."""
         changes = rocksdict.WriteBatch(raw_mode=True)
         for key, value in zip(keys, values, strict=True):
             changes.put(key, value)
@@ -277,7 +277,7 @@ class Sorter:
             self._database.write(changes, self._write)
 
     def rows(self) -> Rows:
-        """Yield every row in the order of the keys; EngineError when RocksDB fails."""
+        """Yield every row in the order of the keys; raise EngineError if RocksDB fails."""
         with rocksdb_errors(_SORTING):
             for piece in pieces_of(self._database):
                 yield from piece

@@ -33,7 +33,7 @@ class RowForm:
     """The form of a family's rows in a backend.
 
     ``key`` and ``value`` are JSON of a ``StructType``, ``encoder`` JSON of the key's encoder in
-    RocksDB; None is the encoder without a prefix. ``framed`` rows are framed as in RocksDB.
+    RocksDB; None means the encoder without a prefix. ``framed`` rows are framed as in RocksDB.
     """
 
     key: Mapping[str, Any]
@@ -73,8 +73,8 @@ class EventTime:
 class JoinRegrouping:
     """How a join's rows are regrouped: one row becomes several, or several become one.
 
-    ``layout`` is that of the new rows, ``source`` the form of the old ones. ``time`` is the place
-    of their event time, only for new rows of format 4.
+    ``layout`` is the layout of the new rows, ``source`` the form of the old rows. ``time`` is the
+    place of the event time in the old rows; None unless the new rows are of format 4.
     """
 
     layout: JoinLayout
@@ -185,7 +185,7 @@ class OperatorMigration:
         """Why rows go through a shuffle of Spark; None if tasks write them for their partition.
 
         If a key keeps its bytes, its ``pmod(hash, n)`` before and after are congruent modulo the
-        common divisor of both numbers of partitions: an old partition has rows for few new ones.
+        greatest common divisor of both partition counts: an old partition feeds few new ones.
         """
         if not self.moved:
             return None
@@ -200,7 +200,7 @@ class OperatorMigration:
     def groups(self, tasks: int) -> tuple[tuple[int, ...], ...]:
         """Return the old partitions that each task reads, for at least ``tasks`` tasks if possible.
 
-        Fewer tasks make fewer files for each new partition, which gets at most ``MAX_RUNS``.
+        Fewer tasks make fewer files. A new partition gets files from at most ``MAX_RUNS`` tasks.
         """
         before = self.operator.partitions
         divisor = math.gcd(before, self.partitions)

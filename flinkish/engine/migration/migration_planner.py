@@ -65,10 +65,10 @@ class FamilyChange:
 
     ``key`` and ``value`` are JSON of the new ``StructType``; None keeps the old one. ``renames``
     maps paths in the new value to those in the old one; ``defaults`` has the values of new columns
-    by path. ``places`` has for each column of the new value the index of the old one that it comes
-    from, None for a new column; it is None where names decide. ``key_places`` is the same for the
-    key: rows then get the partition of their new key, because Spark looks them up by it. With
-    ``check_nulls`` a nullable column may become one that is not; a null there is an error.
+    by path. ``places`` has for each column of the new value the index of the old column that it
+    comes from, None for a new column; ``places`` is None where names decide. ``key_places`` is the
+    same for the key: rows then get the partition of their new key, because Spark looks them up by
+    it. With ``check_nulls`` a nullable column may become not nullable; a null there is an error.
     ``recodes`` are picklable functions that make the new bytes of binary columns of the value, by
     path.
     """
@@ -105,8 +105,8 @@ class TargetState:
     changes
         Changes of rows by (store, family).
     spark
-        (major, minor) of the Spark that will use the state (see :func:`for_spark`); None is the
-        newest.
+        (major, minor) of the Spark that will use the state (see :func:`for_spark`); None means
+        the newest.
     name
         Spark's name of the operator, where its state does not record it (Spark 3.5).
     """
@@ -146,8 +146,8 @@ def hashes_interval_days(spark: tuple[int, int] | None) -> bool:
 def list_delimiter(spark: tuple[int, int] | None, pins: Mapping[str, str]) -> bytes:
     """Return the bytes that a Spark version expects between the records of a list in RocksDB.
 
-    Up to 4.1 it is ",". From 4.2 on it is what the offset log pins: a query first started on 4.1
-    keeps ",". Spark misreads another delimiter without an error.
+    Up to 4.1 the delimiter is ",". From 4.2 on the offset log pins it: a query first started on 4.1
+    keeps ",". Spark misreads a list with another delimiter without an error.
     """
     delimited = (spark is not None and spark < (4, 2)) or pinned(pins, PIN_MERGE_OPERATOR) == "1"
     return b"," if delimited else b""
@@ -317,7 +317,7 @@ def _value_resolution(
 
 
 def _possible(resolution: Resolution, what: str) -> Resolution | None:
-    """Return the resolution of rows that change; None where their bytes stay valid."""
+    """Return the resolution, None if rows keep their bytes; raise CannotMigrate if incompatible."""
     if resolution.verdict is EvolutionVerdict.INCOMPATIBLE:
         problems = "; ".join(map(str, resolution.problems))
         raise CannotMigrate(f"{what} cannot be converted to the new schema: {problems}")
@@ -339,7 +339,7 @@ def _check_partitioning(
 
 
 def _column(schema: Mapping[str, Any], path: tuple[int, ...]) -> tuple[str, Any] | None:
-    """Return a column's type and its name, with the structs around it; None if there is none."""
+    """Return a column's name, after those of its structs, and its type; None if it is absent."""
     data_type: Any = schema
     names = []
     for place in path:
@@ -466,9 +466,10 @@ def _has_families(operator: OperatorState, moves: tuple[StoreMigration, ...], na
 
 
 def _families(source: StateSource, operator: OperatorState, store: StoreState) -> Families:
-    """Return the column families in the snapshots of a store.
+    """Return the column families of a store, with the ids in the snapshot of partition 0.
 
-    Families that no snapshot has get new ids, as do those of canonical state, which records no ids.
+    Families that this snapshot lacks get new ids, as do all those of canonical state, which records
+    no ids.
     """
     files = store_files(source, operator, 0, store)
     if operator.backend == CANONICAL:

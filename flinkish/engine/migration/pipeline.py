@@ -1,8 +1,8 @@
 """Rewrite state with Spark: new state is complete and verified before it is moved into place.
 
-Tasks (:mod:`.spark_jobs`) write into a directory of attempts until all of it is complete and its
-digests equal those of what was read; then the driver moves it into its final place. The source is
-never changed.
+Tasks (:mod:`.spark_jobs`) write new state into a directory of attempts. When all of it is complete,
+and its digests equal those of the rows read, the driver moves it into its final place. The source
+is never changed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run_moves(
     moves: Sequence[OperatorMigration],
     progress: Progress | None = None,
 ) -> tuple[WrittenOperator, ...]:
-    """Write the new state of operators. On an error, nothing is left in the target.
+    """Write the new state of operators. If a task fails or rows are lost, none of it is left.
 
     The workers of ``context`` (a ``SparkContext``) must be able to import the engine. Only
     ``state/<ordinal>/<partition>/`` is written, not schemas and metadata. ``progress`` is called

@@ -36,8 +36,8 @@ Rows = tuple[int, Sequence[bytes], Sequence[bytes]]
 def by_partition(partitions: Any) -> tuple[Any, list[tuple[int, int, int]]]:
     """Return the order of rows by partition, and where the rows of each partition are in it.
 
-    The order is None if no row changes its place. The parts are (partition, start, end); rows of
-    one partition stay in their order.
+    The order is None if all rows are in one partition, so that they stay where they are. The parts
+    are (partition, start, end). Rows of one partition keep their relative order.
     """
     new = np.asarray(partitions)
     if not len(new):

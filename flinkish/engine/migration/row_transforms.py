@@ -49,8 +49,8 @@ class BlockTransform:
     """Applies a :class:`.FamilyMigration` to blocks of rows; created once in each task.
 
     ``partitions`` is the new number of partitions; None if all rows keep their partition. ``name``
-    is the file or store of the rows, for errors. With ``lists`` values are lists although rows are
-    not framed: in canonical state, which stores lists as RocksDB does. With ``canonical`` the new
+    is the file or store of the rows, for errors. With ``lists`` the values are lists; canonical
+    state encodes them as RocksDB does, although its other rows are bare. With ``canonical`` the new
     state is canonical: the bytes that Spark leaves in a row where a calendar interval is null then
     become zeros, because columns do not keep them.
     """
@@ -83,7 +83,7 @@ class BlockTransform:
         self._needs_columns = bool(self._types) and partitions is not None and partitions > 1
 
     def __call__(self, block: RowBlock) -> MovedBlock:
-        """Transform a block; StateFormatError or EngineError when a row cannot be transformed."""
+        """Transform a block; raise StateFormatError or EngineError for a row without a new form."""
         columns = None
         old_keys, old_values = Binaries.of(block.keys), Binaries.of(block.values)
         if self._needs_columns or self._keys is None or self._move.select is not None:
@@ -110,7 +110,7 @@ class BlockTransform:
         return partition_of(hashes, self._partitions)
 
     def _key_change(self) -> Callable[[Binaries], Binaries] | None:
-        """Return a conversion of whole keys; None when their columns must be encoded again."""
+        """Return a conversion of whole keys; None if their columns must be encoded again."""
         before, after = self._move.before, self._move.after
         if self._move.key is not None:
             return None

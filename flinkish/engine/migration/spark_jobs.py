@@ -48,7 +48,7 @@ from flinkish.engine.stores.files import StateSource, StateTarget
 
 @dataclass(frozen=True)
 class _Read:
-    """A task: some partitions of one store of the source, more than one only if they are merged."""
+    """A task that reads partitions of one store of the source; several only if it merges them."""
 
     move: int
     store: StoreMigration
@@ -57,7 +57,7 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Gather:
-    """A task: a partition of a new store, and the files with its rows."""
+    """A task that makes a partition of a new store from the files with its rows."""
 
     move: int
     store: str
@@ -310,7 +310,7 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Writing:
-    """A task that writes the new partition of a number; the last number collects the reports."""
+    """A task that writes the partition with a target number; the last number yields the reports."""
 
     job: Job
     counters: Counters
@@ -340,7 +340,7 @@ class _Writing:
             yield written
 
 
-#: The number of new objects before a collection, more than a few blocks of rows have.
+#: The number of new objects before a garbage collection; a few blocks of rows have fewer.
 _OBJECTS: Final = 200_000
 
 

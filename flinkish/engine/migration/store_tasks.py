@@ -73,7 +73,7 @@ def transformed(
 ) -> Iterator[tuple[int, Binaries, Binaries, Any]]:
     """Yield rows in their new form; see :func:`moved_rows`.
 
-    ``partitions`` are those whose rows are among the ``blocks``: errors name them all.
+    ``partitions`` are the old partitions that the ``blocks`` come from; errors name them all.
     """
     state = store_of(move.operator, store.source)
     where = ",".join(map(str, partitions))
@@ -142,7 +142,7 @@ def write_store(
     """Write a partition of a new store into its own directory, and read it back.
 
     ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
-    operator's among the migrations. The indexes of families in ``rows`` are those in
+    operator's index among the migrations. The indexes of families in ``rows`` are those in
     :func:`target_families`.
     """
     attempt = Attempt(target, attempts, move)

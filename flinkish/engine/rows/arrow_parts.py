@@ -1,4 +1,4 @@
-"""Splitting and building of nested Arrow arrays, and batches of bounded number and size."""
+"""Splitting and building of nested Arrow arrays, and lists of rows of bounded number and size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build(arrow: Any, null: Any, children: list[Any], offsets: Any = None) -> An
     """Build a struct of ``children``, or a list of the only child, as a ``pyarrow.Array``.
 
     ``null`` is the mask of null values, as from :func:`null_mask`. For a list, ``offsets`` are the
-    indexes at which the elements of each value begin, and that at which the last value's end.
+    index of the first element of each value, and then the index after the last element.
     """
     validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
     buffers = [validity]

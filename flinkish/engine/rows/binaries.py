@@ -1,4 +1,4 @@
-"""The byte strings of a block of rows: a buffer with their places, or a list; each on demand.
+"""The byte strings of a block of rows, as a list or as a buffer with places, made on demand.
 
 RocksDB's binding returns and takes a Python object for each key and value. The steps in between
 (decoding, encoding, splitting by partition) read and build buffers. So a block keeps the form that

@@ -44,9 +44,9 @@ class FamilyShape:
     """The expected structure of a column family's rows.
 
     ``encoder`` is the kind of the keys (``NO_PREFIX`` ...). It is None if the schema does not
-    record it (format v2, which session windows use too); then the first byte of a key identifies
-    its form, and ``parts`` (the shapes of a key's rows) has one shape. ``value`` is the shape of
-    each row of a value.
+    record it (format v2, which session windows use too). In that case the first byte of a key
+    identifies its form, and ``parts`` (the shapes of a key's rows) has only the shape of the whole
+    key. ``value`` is the shape of each row of a value.
     """
 
     encoder: str | None
@@ -61,7 +61,7 @@ def family_shape(
 ) -> FamilyShape:
     """Return the shape of a column family, from its schemas and key encoder in Spark's schema file.
 
-    The schemas are JSON of a ``StructType``, ``encoder`` that of schema files v3. Raises
+    The schemas are JSON of a ``StructType``, ``encoder`` is JSON as in schema files v3. Raises
     UnknownType and BadEncoding.
     """
     types = types_of(key_schema)
@@ -136,7 +136,7 @@ def frame_sized_row(row: bytes) -> bytes:
 def join_list(rows: Sequence[bytes], delimiter: bytes = b"") -> bytes:
     """Encode the rows of a list as a value, which :func:`split_value` decodes.
 
-    ``delimiter`` is b"" (``mergeOperatorVersion`` 2 of Spark 4.1 and later) or b",".
+    ``delimiter`` is b"" (``mergeOperatorVersion`` 2, from Spark 4.2 on) or b",".
     """
     return delimiter.join(map(frame_sized_row, rows))
 
@@ -158,8 +158,8 @@ def normal_value(value: bytes, delimiter: bytes = b"") -> bytes:
     """Return a value in the form in which it must be written.
 
     A single row is unchanged; a list gets the same delimiter throughout. Every value that is read
-    from RocksDB and written again must be converted, because RocksDB's binding joins unmerged
-    records by ",", and Spark then silently reads other rows. Raises BadEncoding.
+    from RocksDB and written again must be converted: RocksDB's binding joins unmerged records by
+    ",", and Spark silently reads wrong rows where it expects no delimiter. Raises BadEncoding.
     """
     return value if value[:1] == b"\x00" else join_list(split_value(value), delimiter)
 

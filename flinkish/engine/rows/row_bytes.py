@@ -42,12 +42,12 @@ _NOTHING = pa.scalar(b"", pa.binary())
 
 
 class CannotEncode(EngineError):
-    """Values do not match the schema that they are encoded by."""
+    """Values do not match the schema by which they should be encoded."""
 
 
 @dataclass(frozen=True)
 class _Tail:
-    """The bytes of a column after the slots.
+    """The bytes that follow the slots of rows or arrays, for one column.
 
     ``sizes`` has the sizes of the values in bytes, as in their slots (0 for nulls, except intervals
     in rows), ``room`` the bytes they take, with padding. The values of the Arrow arrays ``pieces``,
@@ -319,7 +319,7 @@ def _arrays(data_type: DataType, elements: Any, counts: Any) -> Any:
         data.view(f"<u{width}")[at] = _slots(data_type, elements, null)
         return _binary(len(counts), starts, data)
     tail = _tail(data_type, elements, null, in_row=False)
-    before = np.cumsum(tail.room) - tail.room  # room of all elements before this one
+    before = np.cumsum(tail.room) - tail.room  # room of all elements before each element
     edges = np.zeros(len(counts) + 1, np.int64)
     edges[1:] = np.cumsum(tail.room)[np.cumsum(counts) - 1] if len(owner) else 0
     edges[1:][np.cumsum(counts) == 0] = 0

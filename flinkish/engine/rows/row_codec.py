@@ -144,8 +144,9 @@ class KeyCodec:
     def decode(self, keys: Sequence[bytes], *, framed: bool, name: str = "") -> Any:
         """Return the columns of a block of keys (without family ids), as a ``pyarrow.RecordBatch``.
 
-        ``framed`` keys are encoded as in RocksDB; others are bare UnsafeRows. ``name`` is their
-        file. Raises StateFormatError if a key does not match the schema and encoding.
+        ``framed`` keys are encoded as in RocksDB; others are bare UnsafeRows. ``name`` is the
+        file of the keys, for errors. Raises StateFormatError if a key does not match the schema and
+        encoding.
         """
         if not framed:
             return self.whole.decode(keys, name=name)
@@ -311,7 +312,8 @@ def _to_sortable(column: Any, field: Field) -> Any:
 def _timestamps(keys: Sequence[bytes], encoder: str) -> Any:
     """Return the timestamps of keys as an array.
 
-    They are 8 bytes, big-endian, with the sign bit inverted, so that they sort in order of time.
+    A timestamp is 8 bytes of a key, big-endian, with the sign bit inverted, so that its bytes sort
+    in the order of time.
     """
     first = encoder == TIMESTAMP_PREFIX
     pieces = [key[:_TIMESTAMP_BYTES] if first else key[-_TIMESTAMP_BYTES:] for key in keys]

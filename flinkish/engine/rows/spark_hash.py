@@ -47,7 +47,7 @@ _MASK = 0xFFFFFFFF
 
 #: Rows that are hashed at once, so that intermediate results stay in the processor's cache.
 _ROWS = 1 << 15
-#: When this many longer values or fewer remain, each is hashed to its end separately.
+#: When at most this many values have words left, the rest of each one is hashed on its own.
 _FEW = 4
 _NARROW: Final = frozenset({"byte", "short", "integer", "date", "year-month interval"})
 _WIDE: Final = frozenset({"long", "timestamp", "timestamp_ntz", "day-time interval", "time"})
@@ -66,7 +66,7 @@ def hash_columns(
 
     Returns a numpy array of int32. ``columns`` are ``pyarrow`` arrays, cast to their types if
     necessary. Call :func:`check_hashable` with the schema first: ``types`` do not distinguish
-    collated strings from others. ``rows`` is their length, needed if there are none; then every
+    collated strings from others. ``rows`` is the length of the columns; without columns every
     hash is the seed, and Spark puts all rows into partition 0. ``interval_days`` includes the days
     of a calendar interval, as in Spark 4.3 and later (SPARK-58236); the code that older versions
     generate leaves them out.
@@ -118,7 +118,7 @@ def _check_type(data_type: Any) -> None:
                 raise _unsupported(f"strings of the collation {collation}")
     for field in data_type.get("fields", ()):
         _check_type(field)
-    # The "type" of a field is a nested type; that of a struct, array or map is its kind.
+    # The "type" of a field is a nested type; the "type" of a struct, array or map is its kind.
     inner = ("type",) if "name" in data_type and "fields" not in data_type else ()
     for part in (*inner, "elementType", "keyType", "valueType", "sqlType"):
         if part in data_type:
@@ -219,7 +219,7 @@ def _fixed(values: Any, data_type: Fixed) -> _Mixer:
         bits = _numbers(values, f"<u{width}")
         absolute = bits & bits.dtype.type((1 << 8 * width - 1) - 1)
         infinite, one_nan = (0x7F800000, 0x7FC00000) if width == 4 else (0x7FF << 52, 0x7FF8 << 48)
-        # As in Java: all NaNs become one, and negative zero becomes zero.
+        # As in Java: all NaNs become the same NaN, and negative zero becomes zero.
         bits = np.where(absolute > infinite, one_nan, np.where(absolute == 0, 0, bits))
         bits = bits.astype(absolute.dtype)
         return _ints(bits) if width == 4 else _longs(bits)

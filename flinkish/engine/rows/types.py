@@ -4,7 +4,7 @@ State schema files have the JSON of Spark's ``StructType``. Types with the same 
 one type here: char, varchar and collated strings are strings, geometry and geography are binaries,
 a user-defined type is its ``sqlType``.
 
-Converted back to that JSON, the properties that the types here do not keep get Spark's defaults:
+In the conversion back to that JSON, properties that these types do not keep get Spark's defaults:
 collections may contain nulls, intervals have all their fields, a time has microseconds, strings
 have no collation.
 """
@@ -36,7 +36,7 @@ _MICROS = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second
 class Fixed:
     """A type whose values fit into the 8 bytes of a row's field.
 
-    ``name`` is that of the type in Spark's JSON, or the common name of several interval or time
+    ``name`` is the type's name in Spark's JSON, or the common name of several interval or time
     types. ``width`` is the size of a value as an element of an array, in bytes.
     """
 

@@ -36,7 +36,7 @@ class UnknownType(UnsupportedFormat, EngineError):
 
 @dataclass(frozen=True)
 class RowShape:
-    """The number of fields of a row, and the fields whose values follow the 8-byte ones.
+    """The number of fields of a row, and the fields whose values follow the 8-byte fields.
 
     ``variable`` has the ordinals of the fields of variable length, ascending.
     """

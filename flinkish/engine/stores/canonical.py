@@ -92,9 +92,9 @@ def write_canonical(
     files are written one after another, these rows are first written to the local disk.
 
     Returns the number of rows. Each block of ``rows`` is the index of a family in ``families``
-    (whose names are unique), keys and values: bare rows, joined lists; see the module's docstring.
+    (whose names are unique), keys and values, both as bytes in the form that the module describes.
     ``create`` opens a path relative to the store's directory for writing. ``codec`` is Avro's name.
-    ``scratch`` is a local directory; None is the system's temporary directory.
+    ``scratch`` is a local directory; None means the system's temporary directory.
 
     Raises StateFormatError if a row does not match its schema, and CannotEncode for a null where
     the schema allows none.
@@ -141,7 +141,7 @@ def read_canonical(files: StoreFiles, families: Sequence[CanonicalFamily]) -> It
     The store must have ``families``; their ``encoder`` and ``internal`` are not compared.
 
     Raises StateFormatError, possibly after some rows, if a file is damaged, cut short, of another
-    version of the state or other schemas, or missing (MissingStateFile); UnsupportedState if a
+    version of the state or of other schemas, or missing (MissingStateFile); UnsupportedState if a
     newer release wrote it.
     """
     counts = read_counts(files)

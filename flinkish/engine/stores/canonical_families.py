@@ -24,7 +24,7 @@ from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 from flinkish.engine.stores.files import StoreFiles, read_small
 from flinkish.engine.stores.partitioning import key_encoder
 
-#: In characters. The name of a family may be longer than a file name can be.
+#: Maximum characters of a family's name in the name of its file: file names have a lower limit.
 _MAX_NAME: Final = 150
 _JOIN_LISTS: Final = ("-keyWithTsToValues", "-tsWithKey")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
@@ -103,9 +103,9 @@ class CanonicalFamily:
     """A column family of a canonical store.
 
     ``name`` is ``default`` in stores without column families. ``key`` and ``value`` are JSON of a
-    ``StructType`` (of one element if values are ``lists`` of rows), ``encoder`` that of the key's
-    encoder in RocksDB; None for keys without a prefix. Spark leaves the rows of ``internal``
-    families out of the count (``columnFamilyTypeMap`` of RocksDB's snapshots).
+    ``StructType``; if values are ``lists`` of rows, ``value`` is the type of one row. ``encoder``
+    is JSON of the key's encoder in RocksDB; None for keys without a prefix. Spark does not count
+    the rows of ``internal`` families (``columnFamilyTypeMap`` of RocksDB's snapshots).
     """
 
     store: str
@@ -137,16 +137,16 @@ class CanonicalFamily:
 
     @property
     def value_struct(self) -> Struct:
-        """The values' schema in Avro: Spark's, except for timeouts (see the module's docstring)."""
+        """The values' schema in Avro: Spark's, except for timeouts (see :mod:`.canonical`)."""
         return value_struct(self.value, self.encoder)
 
 
 def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:
     """Return the names of the column families whose values are lists.
 
-    They are the ``ListState`` variables of ``transformWithState``, which its metadata names
-    (``TransformWithStateOperatorProperties``), and both families of each side of a join in state
-    format 4 (``SymmetricHashJoinStateManagerV4``). No I/O is done.
+    They are the ``ListState`` variables of ``transformWithState``, which the operator's metadata
+    names (``TransformWithStateOperatorProperties``), and both families of each side of a join in
+    state format 4 (``SymmetricHashJoinStateManagerV4``). No I/O is done.
 
     Raises StateFormatError if the operator's metadata is damaged.
     """

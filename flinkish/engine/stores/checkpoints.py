@@ -108,7 +108,7 @@ class OperatorState:
 
     @property
     def compression(self) -> str:
-        """The compression codec of its files."""
+        """The compression codec of the operator's files."""
         return pinned(self.pins, PIN_CODEC)
 
 
@@ -133,7 +133,7 @@ def read_checkpoint(source: StateSource, batch: int | None = None) -> Checkpoint
     source
         The checkpoint's directory.
     batch
-        The number of a committed batch; None is the newest one.
+        The number of a committed batch; None means the newest.
 
     Raises
     ------

@@ -23,7 +23,7 @@ from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.storage.errors import storage_error
 
-#: In bytes. Spark writes no larger block; a larger size in a file is damage, and is not allocated.
+#: Maximum bytes of a block. Spark writes no larger one: a larger size is damage, and not allocated.
 MAX_BLOCK = 1 << 25
 _READ = 1 << 20
 #: Compressed bytes that zstd gets at a time: 4 of them may expand to 128 KiB.
@@ -80,8 +80,8 @@ def decompressed(file: BinaryIO, codec: str, name: str) -> Iterator[bytes]:
     """Yield the uncompressed content of a state file, in pieces.
 
     ``codec`` is Spark's short name or class name; ``name`` is the file's, for errors. Raises
-    StateFormatError if the file is damaged, ends too early or is of another codec, and
-    UnsupportedState if the codec is unknown.
+    StateFormatError if the file is damaged, ends too early or is of another codec, UnsupportedState
+    if the codec is unknown, and StorageError if reading is refused.
     """
     return _bounded(_Source(file, name), _READERS[short_name(codec, name)])
 
@@ -151,7 +151,7 @@ def _zstd(source: _Source) -> Iterator[bytes]:
         while not stream.eof:
             if not packed:
                 raise source.error(source.at, "the file ends within a zstd frame")
-            # Only these bytes are copied: a file may consist of frames of 9 bytes.
+            # Do not copy all the rest for each frame: a file may consist of frames of 9 bytes.
             some = packed[at : at + _ZSTD_READ]
             try:
                 data = stream.decompress(some)

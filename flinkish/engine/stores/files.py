@@ -1,4 +1,4 @@
-"""A state store's files for the engine: directories, names, checksum sidecars, opened anywhere.
+"""A state store's files, on any storage: their directories, their names, and checksum sidecars.
 
 Sidecars are not Hadoop's ``.<file>.crc``: Spark's (``ChecksumCheckpointFileManager``) are JSON with
 the CRC-32C and the size of the whole file. A file without a sidecar is read unchecked, as in Spark.
@@ -39,16 +39,16 @@ def _no_local_path(_: str) -> str | None:
 class StoreFiles:
     """One state store (of one partition) at one version.
 
-    ``names`` are those in the store's directory, without subdirectories; they may include later
-    versions, and files other than state files. ``version`` is the number of the batch + 1. ``open``
-    opens a path relative to the store's directory, including ``SSTs/<name>`` of RocksDB; it raises
-    FileNotFoundError. ``backend`` is ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. ``unique_id`` is the
-    id of this version in checkpoint format 2 (``stateUniqueIds`` in the commit log); None in format
-    1. ``compression``, ``row_checksums`` and ``encoding`` are settings below
+    ``names`` are the entries of the store's directory, without the content of subdirectories; they
+    may include later versions, and files other than state files. ``version`` is the number of the
+    batch + 1. ``open`` opens a path relative to the store's directory, including ``SSTs/<name>`` of
+    RocksDB, or raises FileNotFoundError. ``backend`` is ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
+    ``unique_id`` is the id of this version in checkpoint format 2 (``stateUniqueIds`` in the commit
+    log); None in format 1. ``compression``, ``row_checksums`` and ``encoding`` are settings below
     ``spark.sql.streaming.stateStore``; row checksums and encodings other than ``unsaferow`` are not
     supported. ``local_path`` returns the local path of a file, or None; RocksDB's SSTs with a local
-    path are linked instead of copied. ``scratch`` is a directory for local files; None is the
-    system's temporary directory.
+    path are linked instead of copied. ``scratch`` is a directory for local files; None means
+    the system's temporary directory.
     """
 
     names: tuple[str, ...]
@@ -114,8 +114,8 @@ def read_small(files: StoreFiles, name: str) -> bytes:
 def find_chain(files: StoreFiles, lineage_of: Callable[[str], Lineage | None]) -> Chain:
     """Find the files that make up ``files.version``.
 
-    It uses only the file names. ``lineage_of`` reads the lineage at the start of a changelog, in
-    checkpoint format 2 only.
+    The file names decide, in checkpoint format 2 together with the lineage at the start of a
+    changelog, which ``lineage_of`` reads.
 
     Raises MissingStateFile for a file that the version needs, and UnsupportedState if the store has
     a unique id but is HDFS-backed.
@@ -228,8 +228,8 @@ class LocalDirectory(StorageDirectory):
 def read_bytes(source: StateSource, path: str) -> bytes:
     """Return the content of a small file.
 
-    Raises FileNotFoundError, and StateFormatError if the file is not a regular file or has more
-    than ``MAX_SMALL`` bytes.
+    Raises FileNotFoundError if there is no file, and StateFormatError if it is not a regular file
+    or has more than ``MAX_SMALL`` bytes.
     """
     try:
         with source.open(path) as file:

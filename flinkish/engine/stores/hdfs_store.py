@@ -1,7 +1,7 @@
 """The rows of an HDFS-backed state store (Spark's ``HDFSBackedStateStoreProvider``).
 
 Spark holds the whole map in memory. Here the snapshot is streamed, and later changes override its
-rows; the last change of each key is kept in memory, or on the local disk if there are many. A
+rows; the last change of each key is kept in memory, or on the local disk if many keys change. A
 version without an earlier snapshot (Spark writes one every ten versions) consists of changes only.
 """
 
@@ -63,7 +63,7 @@ _REMOVED, _PUT = b"\x00", b"\x01"
 class LastChanges:
     """A collection of changes that keeps the last one of each key; a context manager.
 
-    ``scratch`` is a local directory; None is the system's temporary directory.
+    ``scratch`` is a local directory; None means the system's temporary directory.
     """
 
     def __init__(self, scratch: str | None = None) -> None:
@@ -98,7 +98,7 @@ class LastChanges:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows whose keys have no change.
 
-        On the local disk, ``most`` keys are looked up at a time.
+        If the changes are on the local disk, ``most`` keys are looked up at a time.
         """
         if self._database is None:
             held = self._held

@@ -1,8 +1,8 @@
-"""Blocks of rows from and to RocksDB by the optional package ``flinkish_rocksdb``.
+"""Read and write RocksDB's rows in blocks, with the optional package ``flinkish_rocksdb``.
 
 Its C functions (``native/flinkish_rocksdb.c``) call the RocksDB in the library ``librocksdbjni`` of
 Spark's own jars, without a Python object for each row. Where the package, a jar with a library for
-this machine or a symbol of it is missing, :func:`library` returns None, and the binding
+this machine, or a symbol of that library is missing, :func:`library` returns None, and the binding
 (:mod:`.rocksdb`) does the same work. A failure here raises :class:`NativeError`; callers then log
 the reason and use the binding, which reports damage. What the machine refuses (a full disk, too
 many open files) would fail with the binding as well, and raises a StorageError.
@@ -34,7 +34,7 @@ from flinkish.engine.stores.rocksdb import open_files, refusal
 from flinkish.errors import StorageError
 from flinkish.storage.deletion import remove_file
 
-#: Of the functions that this module calls.
+#: Version of the functions that this module calls.
 VERSION: Final = 3
 _ROWS: Final = 1 << 15
 _KEYS_ROOM: Final = 4 << 20
@@ -43,7 +43,7 @@ _MESSAGE: Final = 1024
 _POINTER, _INT, _TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
 _LONG, _HASH = ctypes.c_int64, ctypes.c_uint64
 _BINARIES = (_POINTER,) * 3
-#: Result and parameters of each function: ctypes then refuses calls with others.
+#: Types of each function's result and parameters: ctypes then refuses other arguments.
 _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "rows_load": (_INT, (_TEXT, _POINTER)),
     "rows_open": (_POINTER, (_TEXT, _INT, _POINTER)),
@@ -105,7 +105,10 @@ def tell_unused(error: Exception) -> None:
 
 
 def _rocksdb_library() -> str | None:
-    """Return the path of RocksDB's library, copied from Spark's jar to a directory of this user."""
+    """Return the path of RocksDB's library, copied from Spark's jar to this user's directory.
+
+    None if no jar has a library for this machine, or the directory is not safe.
+    """
     member = _member()
     for jar in _jars() if member else ():
         with zipfile.ZipFile(jar) as archive:
@@ -130,7 +133,10 @@ def _rocksdb_library() -> str | None:
 
 
 def _member() -> str | None:
-    """Return the library's name in the jar for this machine (``org.rocksdb.util.Environment``)."""
+    """Return the name of this machine's library in the jar; None if there is none.
+
+    Source: ``org.rocksdb.util.Environment``.
+    """
     machine = platform.machine().lower()
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
         return None
@@ -150,7 +156,7 @@ def _jars() -> list[str]:
 
 
 def _private_directory() -> str | None:
-    """Return a directory that only this user can write into; None if it belongs to another one."""
+    """Return a directory that only this user can write into; None if other users can, or own it."""
     path = os.path.join(tempfile.gettempdir(), f"flinkish-rocksdb-{os.getuid()}")
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -175,10 +181,10 @@ class _Message:
 
 
 class Reader:
-    """The rows of databases in local directories, merged in key order; close it.
+    """The rows of databases in local directories, merged in key order; the caller must close it.
 
     ``prefix`` is the number of bytes of a family's id at the start of each key. Each database keeps
-    up to ``most_files`` open.
+    up to ``most_files`` files open.
     """
 
     def __init__(
@@ -204,7 +210,10 @@ class Reader:
             raise
 
     def blocks(self) -> Iterator[tuple[Binaries, Binaries]]:
-        """Yield blocks of one family: keys, with prefix, and values; valid until the next block."""
+        """Yield the keys (with prefix) and values of blocks of rows, each block of one family.
+
+        A block is valid until the next one is read.
+        """
         stores = (ctypes.c_void_p * len(self._stores))(*self._stores)
         places = [np.empty(_ROWS, np.int64) for _ in range(4)]
         rooms = [_KEYS_ROOM, _VALUES_ROOM]
@@ -282,7 +291,10 @@ def _placed(rows: Binaries) -> tuple[Any, Any, Any]:
 
 
 class Files:
-    """SSTs of the partitions 0 to ``partitions`` - 1, one open file for each; close it."""
+    """SSTs of the partitions 0 to ``partitions`` - 1, one open file for each.
+
+    The caller must close the object.
+    """
 
     def __init__(self, functions: Any, partitions: int) -> None:
         self._functions = functions

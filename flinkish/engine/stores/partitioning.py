@@ -1,13 +1,13 @@
 """The partition that a row of state belongs to: the columns that Spark partitions each operator by.
 
 Spark puts a row into partition ``pmod(Murmur3Hash(grouping key), n)``
-(``StatefulOperatorPartitioning``). The other parts of a state key decide which of its columns are
-the grouping key:
+(``StatefulOperatorPartitioning``). Which columns of a state key are the grouping key depends on the
+kind of the key:
 
 - keys with a prefix scan (session windows, map state, timers by key): the prefix;
 - keys with a range scan (timers by time, time to live): the columns that are not ordering columns.
-  For the time to live of a map this is ``elementKey.key``, because ``elementKey`` has the map's own
-  key as well;
+  For the time to live of a map this is ``elementKey.key``, because ``elementKey`` contains the
+  user's key of the map as well;
 - joins: all columns except the index or the timestamp at the end;
 - all other keys: the whole key. A key without columns, or of type void, is always in a single
   partition (global limits, aggregates without keys).
@@ -87,9 +87,9 @@ def key_encoder(
 ) -> dict[str, Any] | None:
     """Return the JSON of a family's key encoder in RocksDB, as in schema files of format v3.
 
-    Older schema files do not record it; among them only session windows have keys with a prefix.
-    Spark 4 records the prefix in the operator's metadata; for Spark 3.5 the name of the last column
-    shows it.
+    Older schema files do not record it; where they are used, only the keys of session windows have
+    a prefix. Spark 4 records the prefix in the operator's metadata; for Spark 3.5 the name of the
+    last column shows it.
     """
     if family.encoder is not None or store.schema_version == 3:
         return family.encoder

@@ -6,8 +6,8 @@ Delta and snapshot (``HDFSBackedStateStoreProvider``), changelog v1 (``StateStor
     end:    int32BE -1
 
 Changelog v2: ``writeUTF("v2")``, then records that each start with a byte for their kind (1 put,
-0x10 removal, 0x11 merge). A byte 0 is the end. v3 and v4 (checkpoint format 2) are v1 and v2 that
-start with ``writeUTF("v3")`` or ``writeUTF("v4")`` and ``writeUTF(lineage)``.
+0x10 removal, 0x11 merge). A byte 0 is the end. v3 and v4 (checkpoint format 2) have the records of
+v1 and v2, after ``writeUTF("v3")`` or ``writeUTF("v4")`` and ``writeUTF(lineage)``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Content:
     def more(self, at: int, need: int) -> tuple[bytes, int]:
         """Drop the bytes before ``at``, and read until there are ``need`` bytes.
 
-        Returns the new buffer and its length; ``at`` is 0 in it.
+        Returns the new buffer, which begins with the byte that was at ``at``, and its length.
         """
         buffer, size = self._fill(at, min(max(need, _MIN_BUFFER), MAX_ROW))
         if size < need and size >= MAX_ROW:
@@ -119,7 +119,7 @@ def plain_records(content: Content, at: int = 0) -> Iterator[tuple[bytes, bytes 
 class Changelog:
     """The header of a RocksDB changelog, and the content after it.
 
-    ``version`` is that of the format, 1 to 4. ``lineage`` has the version and unique id of every
+    ``version`` is the format's version, 1 to 4. ``lineage`` has the version and unique id of every
     state since the snapshot that the changelog builds on, the oldest first; None in checkpoint
     format 1. ``start`` is the offset of the first record, in bytes of ``content``.
     """

@@ -36,7 +36,8 @@ _FEWEST_OPEN_FILES: Final = 20
 #: may lead back, and the iteration might never end.
 NEVER_SEEK: Final = 1 << 62
 _TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
-#: What the machine refuses. A missing file, or one that is not regular, is damage of the state.
+#: Texts of errors that come from the machine, with their numbers. They do not mean damage of the
+#: state, unlike a file that is missing or not regular.
 _REFUSALS: Final = {
     os.strerror(number): number
     for number in (
@@ -85,7 +86,7 @@ def refusal(text: str) -> StorageError | None:
 
 
 def open_files(databases: int) -> int:
-    """Return how many files each of some databases may keep open."""
+    """Return how many files each of several databases may keep open at once."""
     return max(_FEWEST_OPEN_FILES, _OPEN_FILES // max(databases, 1))
 
 

@@ -73,7 +73,7 @@ class RocksDBRows:
 def open_rocksdb_store(files: StoreFiles, together: int = 1) -> Iterator[RocksDBRows]:
     """Open ``files.version`` of a store; remove the temporary directory at the end of the block.
 
-    ``together`` is the number of stores that are open at once, which limits their open files.
+    ``together`` is the number of stores that are open at once: they share a limit of open files.
 
     Raises StateFormatError if a file is damaged, or missing (MissingStateFile).
     """

@@ -2,11 +2,11 @@
 
 The rows are sorted, a bounded number at a time, and written as SSTs that a new database ingests
 unchanged. This is several times faster than putting unsorted rows into the database. Rows that come
-in key order are written as they come (:class:`.SortedRows`), possibly elsewhere. The database has
-the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom filter of
-10 bits. The snapshot consists of its SSTs and its small files. They are not the same bytes as
-Spark's own: database ids, file numbers and times differ, and possibly the version of RocksDB. The
-(empty) log file and blobs are not written.
+in key order are written as they come (:class:`.SortedRows`), possibly on another machine. The
+database has the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom
+filter of 10 bits. The snapshot consists of its SSTs and its small files. They are not the same
+bytes as Spark's own: database ids, file numbers and times differ, and possibly the version of
+RocksDB. The (empty) log file and blobs are not written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flinkish.engine.stores.sst_files import Runs, family_number, sst_error, sst
 
 #: Id of the column family, keys, values.
 FamilyRows = tuple[int | None, Sequence[bytes], Sequence[bytes]]
-#: The files of each run, and the rows in all of them by family id.
+#: The files of each run, and the number of rows in all runs by family id.
 _Runs = tuple[Sequence[Sequence[str]], Mapping[int | None, int]]
 #: More runs than this, which all overlap, are compacted into SSTs that do not overlap. Otherwise
 #: readers would have to search every one, and Spark's own RocksDB would start with the same
@@ -75,7 +75,7 @@ def write_snapshot(
     opens a path relative to the store's directory for writing. ``name`` is the archive's,
     ``<version>.zip`` or ``<version>_<unique id>.zip``. For ``with_families`` see
     :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`. ``scratch`` is a local
-    directory; None is the system's temporary directory.
+    directory; None means the system's temporary directory.
 
     Raises EngineError if a key has no family of the store, or RocksDB fails.
     """
@@ -137,8 +137,8 @@ def write_runs(
     """Write a snapshot from the files of :class:`~.sst_files.SortedRows`, which stay as they are.
 
     ``runs`` are the files of each writer; ``bring(file, path)`` puts one of them at a local path,
-    as a link or a copy. ``counts`` are the rows in them by family id. The others are as in
-    :func:`write_pieces`.
+    as a link or a copy. ``counts`` are the numbers of rows in the files by family id. The other
+    parameters are as in :func:`write_pieces`.
     """
 
     def brought(directory: str) -> _Runs:
@@ -233,13 +233,13 @@ def _sorted_runs(
 
 
 def _ingest(directory: str, runs: Sequence[Sequence[str]]) -> None:
-    """Make a database of SSTs, which are moved into it; files of one run do not overlap."""
+    """Make a database of SSTs, which are moved into it; no key is in two files of one run."""
     with rocksdb_errors(make=sst_error):
         database: Any = rocksdict.Rdict(directory, options=sst_options())
         try:
             ingest = rocksdict.IngestExternalFileOptions()
             ingest.set_move_files(True)
-            # Files of one call may not overlap, and the runs do: one call each.
+            # Runs overlap, so each one is ingested by a call of its own.
             for paths in runs:
                 database.ingest_external_file(list(paths), ingest)
             if len(runs) > MAX_RUNS:

@@ -30,7 +30,7 @@ def sst_options() -> Any:
     options.create_if_missing(True)
     options.set_block_based_table_factory(blocks)
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
-    # Spark compacts later if needed; here it would only take time.
+    # Spark compacts later if needed; compaction would only take time here.
     options.set_disable_auto_compactions(True)
     options.set_max_open_files(open_files(1))
     return options
@@ -39,8 +39,9 @@ def sst_options() -> Any:
 class SortedRows:
     """A writer of rows that come in key order, into SSTs of bounded size.
 
-    ``path`` is that of its files without their numbers and endings. Families may come in any order,
-    each one once. At the end ``counts`` has the number of rows by family id, ``files`` the paths.
+    ``path`` is the path of its files without their numbers and endings. Families may come in any
+    order, but the rows of a family come together. At the end ``counts`` has the number of rows by
+    family id, and ``files`` has the paths.
     """
 
     def __init__(self, path: str) -> None:

@@ -52,9 +52,9 @@ class RowBlock:
 class RowCounts:
     """The number of rows of a store.
 
-    ``families`` has the rows of each column family that has any. ``recorded`` is the number that
-    Spark recorded in the snapshot; None if the version is not a RocksDB snapshot, or Spark did not
-    record it.
+    ``families`` has the number of rows of each column family that has any. ``recorded`` is the
+    total number that Spark recorded in the snapshot; None if the version is not a RocksDB snapshot,
+    or Spark did not record the number.
     """
 
     families: dict[str, int] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def _native_blocks(reader: Reader, families: Mapping[int, str]) -> Iterator[RowB
 
 
 def native_family(key: bytes, families: Mapping[int, str]) -> str:
-    """Return the column family of a key; NativeError if it is unknown."""
+    """Return the column family of a key; raise NativeError if it is unknown."""
     if not families:
         return DEFAULT_FAMILY
     number = family_number(key)
@@ -159,7 +159,7 @@ def native_family(key: bytes, families: Mapping[int, str]) -> str:
 def _merged_blocks(stores: Sequence[RocksDBRows]) -> Iterator[RowBlock]:
     most = max(_FEWEST_ROWS, MAX_ROWS // len(stores))
     pieces = merged([store.pieces(most) for store in stores])
-    # A row may come from any of them.
+    # An error names all stores, because its row may come from any of them.
     name = ", ".join(dict.fromkeys(store.chain.name for store in stores))
     return _blocks_of(pieces, stores[0].metadata.families, name)
 
@@ -206,7 +206,7 @@ def _blocks_of(
     pieces: Iterable[list[tuple[bytes, bytes]]], families: Mapping[int, str], name: str
 ) -> Iterator[RowBlock]:
     for piece in pieces:
-        # Keys are in order and begin with their family's id: most batches have one family.
+        # Keys are in order and begin with their family's id: most pieces have one family.
         for rows in _by_family(piece) if families else (piece,):
             keys, values = _columns(rows)
             family = DEFAULT_FAMILY

@@ -68,9 +68,9 @@ def write_changelog(
 
     Returns the number of changes. Each is a kind (``PUT``, ``REMOVE``, ``MERGE``), key and value.
     Keys begin with their family's id if the store has families. ``codec`` is as in
-    :func:`write_records`. ``version`` is 1 without families, 2 with them; 3 and 4 are the same in
-    checkpoint format 2, and have a ``lineage``: version and unique id of each state back to the
-    snapshot.
+    :func:`write_records`. ``version`` is 1 without families and 2 with them. In checkpoint format
+    2 it is 3 or 4 instead, and ``lineage`` has the version and unique id of each state since the
+    snapshot, the oldest first.
 
     Raises EngineError if the version does not exist, does not fit the lineage, or does not support
     a kind of change.

@@ -19,23 +19,23 @@ from flinkish.engine.tables.decoding import KEY, VALUE
 
 _FLOAT32: Final = float(np.finfo(np.float32).max)
 _DAY_NANOS: Final = 86_400 * 10**9
-#: A day, perhaps with a time; then the digits of a second. NumPy accepts more: "", NaT, today.
+#: A day, perhaps with a time and a fraction of a second. NumPy also accepts "", NaT and today.
 _MOMENT: Final = re.compile(
     r"(-?\d{3,6}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:(?<=:\d\d:\d\d)\.(\d{1,6}))?Z?", re.ASCII
 )
 _DAY: Final = re.compile(r"(-?\d{3,6}-\d\d-\d\d)()", re.ASCII)
 _TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?", re.ASCII)
-#: Python also accepts spaces and underscores.
+#: A number without the spaces and underscores that Python also accepts.
 _NUMBER: Final = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|Infinity)", re.ASCII)
 
 
 def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any:
     """Return plain rows with ``key`` and ``value`` as a ``pyarrow.RecordBatch``.
 
-    ``schema`` is that of the state's table, ``name`` its name, for messages. Values that
-    ``pyarrow`` takes (``datetime``, ``Decimal``, ``bytes``) may be given as they are.
+    ``schema`` is the schema of the state's table, ``name`` the state's name for messages. Values
+    that ``pyarrow`` takes (``datetime``, ``Decimal``, ``bytes``) may be given as they are.
 
-    Raises CannotMigrate if a row lacks one of these, or a value does not fit.
+    Raises CannotMigrate if a row has no key or no value, or one of them does not fit.
     """
     columns = []
     for column in (KEY, VALUE):
@@ -47,7 +47,7 @@ def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any
                 raise CannotMigrate(f"{where} has no key and value: {row!r}")
             try:
                 values.append(_from_plain(row[column], field.type, column))
-                pa.array(values[-1:], field.type)  # so that the message has the row
+                pa.array(values[-1:], field.type)  # so that an error names the row
             except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
                 raise CannotMigrate(f"{where}: {error}") from error
         columns.append(pa.array(values, field.type))
@@ -55,7 +55,7 @@ def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any
 
 
 def _from_plain(value: Any, kind: Any, path: str) -> Any:
-    """Return a plain value as ``pyarrow.array`` takes it; ValueError if it is of another form."""
+    """Return a plain value as ``pyarrow.array`` takes it; raise ValueError for other forms."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -97,7 +97,7 @@ def _entries(value: Any, path: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _scalar(value: Any, kind: Any) -> Any:
-    """Return a value that is neither nested nor null; ValueError says how it must be given."""
+    """Return a value that is neither nested nor null; a ValueError says how to give it."""
     if isinstance(value, str):
         return next((read(value, kind) for is_kind, read in _TEXTS if is_kind(kind)), value)
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -118,7 +118,7 @@ def _scalar(value: Any, kind: Any) -> Any:
 
 
 def _moment(text: str, pattern: re.Pattern[str], start: str, digits: int, example: str) -> int:
-    """Return a text as a number of units, of which a second has ``10 ** digits``."""
+    """Return the moment that a text names as a number of units: ``10 ** digits`` a second."""
     match = pattern.fullmatch(text)
     if match is None:
         raise ValueError(f"give it like {example}")

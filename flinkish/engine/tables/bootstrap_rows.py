@@ -45,7 +45,7 @@ class Bootstrap:
 
     @property
     def count(self) -> int:
-        """Number of partitions of all stores; also the number that reports go to."""
+        """The number of partitions of all stores; also the target number of reports."""
         return self.move.partitions * len(self.move.targets)
 
     def place(self, number: int) -> tuple[str, int]:
@@ -60,15 +60,15 @@ class Bootstrap:
 class EncodeRows:
     """A task that encodes batches with the columns ``key`` and ``value`` as packed batches of rows.
 
-    Each packed batch has the number of its target partition. The last item reports the rows
-    encoded; it goes to the number after the last partition.
+    Each packed batch comes with the number of its target partition. The last item reports the rows
+    encoded; its number is the one after the last partition.
     """
 
     job: Bootstrap
     table: StateTable
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
-        """Encode batches; CannotEncode when a row has no form in state."""
+        """Encode batches; raise CannotEncode if a row cannot be encoded."""
         move = self.job.move
         store, family = _way(move, self.table)
         first = move.targets.index(store) * move.partitions
@@ -110,7 +110,7 @@ def _way(move: OperatorMigration, table: StateTable) -> tuple[str, FamilyMigrati
 def encode_batch(
     table: StateTable, family: FamilyMigration, batch: Any
 ) -> tuple[Binaries, Binaries]:
-    """Return the keys and values of a batch as bytes of state files; CannotEncode if impossible."""
+    """Encode a batch's keys and values as in state files; raise CannotEncode if impossible."""
     form = family.after
     keys, values = (batch.column(batch.schema.get_field_index(n)) for n in ("key", "value"))
     for name, column in (("key", keys), ("value", values)):

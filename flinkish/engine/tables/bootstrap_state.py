@@ -50,7 +50,7 @@ def write_state(
 ) -> WrittenOperator:
     """Write an operator's state from DataFrames: rows, schemas and metadata.
 
-    On an error, no row is left in the target.
+    If a task fails or rows are lost, no row is left in the target.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
 
 
 def _completed(job: Bootstrap, results: list[Any], shuffle: str | None) -> WrittenOperator:
-    """Move the files into their final places; ``results`` are those of the tasks."""
+    """Check the ``results`` of the tasks, and move the files into their final places."""
     for result in results:
         if isinstance(result, PERMANENT):
             raise result
@@ -289,7 +289,7 @@ def _itself(number: int) -> int:
 
 @dataclass(frozen=True)
 class _Writing:
-    """A task that writes the partition of a number; the last one returns the reports."""
+    """A task that writes the partition with a target number; the last number yields the reports."""
 
     job: Bootstrap
 
@@ -312,7 +312,7 @@ def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
     """Refuse keys that repeat in a column family.
 
     RocksDB keeps the last row of a key, so that digests differ; other files would keep all rows.
-    The hashes held here take less memory than Spark will need for these rows.
+    The hashes in memory take less memory than Spark will need for these rows.
     """
     seen: set[bytes] = set()
     for block in rows:

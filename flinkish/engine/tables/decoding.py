@@ -1,19 +1,19 @@
 """Values of tables: decoded from bytes, as types that frames accept, and as plain JSON data.
 
-The caller can give readers for columns of bytes. JSON data has no loss:
+The caller can give readers for columns of bytes. The conversion to JSON data loses nothing:
 
 - dates and times are ISO 8601 (``timestamp`` in UTC, with ``Z``), in all years that Spark supports;
   the smallest timestamp is its number, because NumPy has no text for it;
 - decimals are strings, as are the numbers that JSON lacks: ``NaN``, ``Infinity``, ``-Infinity``;
 - binaries are base64, day-time intervals are microseconds;
-- maps are lists of ``{"key", "value"}``: keys may have any type, and have an order.
+- maps are lists of ``{"key", "value"}``: keys may have any type and are ordered.
 
 Spark's DataFrames, Parquet and JSON do not accept everything that a state schema may have. In a
 frame
 
 - names that repeat in a struct (two ``sum``, also ``a`` and ``A``) are made unique: ``sum_2``;
 - void is a string that is always null;
-- a calendar interval is a struct of months, days and microseconds, a variant one of its two
+- a calendar interval is a struct of months, days and microseconds, a variant a struct of its two
   binaries, a year-month interval an integer of months;
 - strings and binaries are plain, without the schema's collation, length or coordinates.
 
@@ -60,8 +60,8 @@ class ColumnDecoder:
     """Reads the bytes of one column. Picklable if ``decode`` is.
 
     ``path`` is ``key`` or ``value``, and the names of the fields down to the column; the elements
-    of a list state have no name. ``type`` is that of the values. ``decode`` returns the value of
-    bytes, as ``pyarrow.array`` takes it, and raises if they are not valid.
+    of a list state have no name. ``type`` is the type of the decoded values. ``decode`` returns the
+    value of bytes, as ``pyarrow.array`` takes it, and raises an error if the bytes are not valid.
     """
 
     path: tuple[str, ...]
@@ -148,7 +148,7 @@ def plain_rows(batch: Any) -> list[dict[str, Any]]:
 
 
 def plain_values(array: Any) -> list[Any]:
-    """Return the values of an array, None where they are null."""
+    """Return the values of an array as plain JSON data, with None for nulls."""
     values = _plain_values(array)
     if not array.null_count:
         return values
@@ -246,7 +246,8 @@ def frame_names(names: list[str]) -> list[str]:
 def to_frame(array: Any, data_type: DataType) -> Any:
     """Convert values of a state schema's type to the frame's type.
 
-    From ``arrow_type(data_type)`` to ``arrow_type(frame_type(data_type))``.
+    The array has the type ``arrow_type(data_type)``, and the result has
+    ``arrow_type(frame_type(data_type))``.
     """
     return _between(array, data_type, to_state=False)
 

@@ -1,11 +1,11 @@
 """State as tables: the rows of one state of an operator, with names and types for general use.
 
 A table has the columns ``partition``, ``key`` and ``value``. The key is a struct of everything that
-Spark finds the rows by: the join keys and the row's ``index`` (in state format 4 its time) of
-joins, the start of session windows, the user's key of map state, the time of timers and of the
-indexes of the time to live. The value is a struct too (joins have ``matched``, states with a time
-to live ``value`` and ``ttlExpirationMs``), for list state a list of structs. Types are those of
-:mod:`flinkish.engine.tables.decoding`.
+Spark finds the rows by. Besides the grouping key or the join keys, it has the row's ``index`` in
+joins (in state format 4 the row's time), the start of session windows, the user's key of map state,
+and the time of timers and of the indexes of the time to live. The value is a struct too (joins have
+``matched``, states with a time to live ``value`` and ``ttlExpirationMs``), for list state a list of
+structs. Types are those of :mod:`flinkish.engine.tables.decoding`.
 
 Sources: Spark's ``StateDataSource`` (which has other columns), ``OperatorStateMetadataV2`` and
 ``SymmetricHashJoinStateManager``.
@@ -47,14 +47,18 @@ from flinkish.engine.tables.decoding import (
     to_frame,
 )
 
-#: Also a list, in joins of state format 4: an empty row for each row of a time and key.
+#: The end of the names of further states with lists: in joins of state format 4 they have an empty
+#: row for each row of a time and key.
 _LISTS_TOO: Final = "-tsWithKey"
 #: The states of joins that hold the buffered rows, after ``left-`` and ``right-``.
 _JOIN_ROWS: Final = ("keyWithIndexToValue", "keyWithTsToValues")
 
 
 class NoSuchState(EngineError):
-    """An operator has no state of that name, or has several (``names``) and none was named."""
+    """There is no such operator, state or partition, or several states match.
+
+    ``names`` are the existing operators or states.
+    """
 
     def __init__(self, message: str, names: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -69,8 +73,8 @@ class StateTable:
     """One state of an operator, as a table. Picklable.
 
     ``operator``, ``store`` and ``family`` hold its rows. ``state_key`` and ``state_value`` are the
-    types in state, for a list that of one element. ``decoders`` are for the columns of bytes that
-    are decoded in the table.
+    types in state; the value's type for lists is that of one element. ``decoders`` are for the
+    columns of bytes that are decoded in the table.
     """
 
     operator: OperatorState
@@ -133,7 +137,7 @@ def find_table(
 ) -> StateTable:
     """Return a state of an operator.
 
-    Without any name it is the operator's only state, not counting Spark's own ones.
+    Without any name it is the operator's only state besides Spark's own states.
 
     ``store`` may also name a family of a store with column families, or, for a join, ``left`` or
     ``right`` for the buffered rows. Raises NoSuchState if there is no such state, or there are

@@ -41,7 +41,7 @@ from flinkish.engine.tables.frames import StateTable, find_table, read_table
 _T = TypeVar("_T")
 _TIME: Final = parse_type("time")
 _LONG: Final = parse_type("long")
-#: The last lines of a Python traceback in Spark's error: class and message.
+#: The last line of a Python traceback in the text of Spark's error: class and message.
 _RAISED: Final = re.compile(
     r"^flinkish\.(?:engine|checkpoint\.format)\.(?:\w+\.)+(\w+): (.*)$", re.MULTILINE
 )
@@ -79,7 +79,7 @@ def read_state(
     DataFrame
         Rows are read when it is computed, each partition by one task. Types are those of the state
         schema except for those listed in :mod:`~.decoding`, and a time is a long of nanoseconds
-        where Spark has no such type. Errors of the computation (StateFormatError and others) are
+        where Spark has no time type. Errors of the computation (StateFormatError and others) are
         inside Spark's own error (:func:`computed`).
 
     Raises
@@ -159,7 +159,7 @@ def _cast(batch: Any, schema: Any) -> Any:
 
 
 def error_in(error: BaseException) -> EngineError | StateFormatError | None:
-    """Return the engine's error that made a task fail, from Spark's error; None if it was another.
+    """Return the engine's error that made a task fail, from Spark's error; None for other causes.
 
     Spark keeps only the text of an error that comes from Python (``PythonException``).
     """
@@ -188,7 +188,7 @@ def computed(action: Callable[[], _T]) -> _T:
 def json_rows(frame: Any) -> list[dict[str, Any]]:
     """Return all rows of a DataFrame as plain JSON data (:mod:`~.decoding`).
 
-    Times are in UTC if the session's time zone is. Errors are those of :func:`computed`.
+    Timestamps are in UTC if the session's time zone is UTC. Errors are those of :func:`computed`.
     """
 
     def texts(batches: Iterator[Any]) -> Iterator[Any]:

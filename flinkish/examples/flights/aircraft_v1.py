@@ -4,7 +4,7 @@ The state of an aircraft is an object of a class that the program defines. flink
 of its serializer in every savepoint, so the next version of the program, ``aircraft_v2.py``, may
 have other fields.
 
-Run it with ``flinkish run`` or, giving it a checkpoint of its own, with ``spark-submit``::
+Run it with ``flinkish run``, or with ``spark-submit`` and the option ``--checkpoint``::
 
     aircraft_v1.py INPUT OUTPUT [--files-per-trigger N] [--every INTERVAL] [--checkpoint DIR]
 
@@ -35,7 +35,7 @@ OUTPUT = "tailnum STRING, flights LONG, minutes LONG, miles LONG"
 
 @dataclass(frozen=True)
 class AircraftStats:
-    """What is known of one aircraft: departures, minutes of delay, miles."""
+    """The state of one aircraft: departures, minutes of delay, miles."""
 
     flights: int = 0
     minutes: int = 0
@@ -63,7 +63,7 @@ def update(
 
 
 def aircraft(flights: DataFrame) -> DataFrame:
-    """Return the running statistics of a stream of flights that did leave."""
+    """Return the running statistics of those flights of a stream that did leave."""
     left = flights.where("dep_delay IS NOT NULL AND tailnum IS NOT NULL")
     grouped = left.select("tailnum", "dep_delay", "distance").groupBy("tailnum")
     stats: DataFrame = apply_in_pandas_with_state(grouped, update, OUTPUT, [STATS], "update")

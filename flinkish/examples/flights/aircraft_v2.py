@@ -1,10 +1,10 @@
 """How often does each aircraft leave New York, and how late? Running statistics, with typed state.
 
-The next version of ``aircraft_v1.py``, which takes over its state: the class of the state has one
-field more (``worst``, with a default for known aircraft), one fewer (``miles``) and one that is
-renamed (``delay``, formerly ``minutes``).
+The next version of ``aircraft_v1.py``, which takes over its state. The class of the state has a new
+field (``worst``, with a default for known aircraft), lacks a field (``miles``) and has a renamed
+field (``delay``, formerly ``minutes``).
 
-Run it with ``flinkish run`` or, giving it a checkpoint of its own, with ``spark-submit``::
+Run it with ``flinkish run``, or with ``spark-submit`` and the option ``--checkpoint``::
 
     aircraft_v2.py INPUT OUTPUT [--files-per-trigger N] [--every INTERVAL] [--checkpoint DIR]
 
@@ -41,7 +41,7 @@ OUTPUT = "tailnum STRING, flights LONG, delay LONG, worst LONG"
 @state_type(fields={"delay": ["minutes"]})
 @dataclass(frozen=True)
 class AircraftStats:
-    """What is known of one aircraft: departures, minutes of delay, the longest since version 2."""
+    """The state of one aircraft: departures, minutes of delay, longest delay since version 2."""
 
     flights: int = 0
     delay: int = 0
@@ -69,7 +69,7 @@ def update(
 
 
 def aircraft(flights: DataFrame) -> DataFrame:
-    """Return the running statistics of a stream of flights that did leave."""
+    """Return the running statistics of those flights of a stream that did leave."""
     left = flights.where("dep_delay IS NOT NULL AND tailnum IS NOT NULL")
     grouped = left.select("tailnum", "dep_delay").groupBy("tailnum")
     stats: DataFrame = apply_in_pandas_with_state(grouped, update, OUTPUT, [STATS], "update")

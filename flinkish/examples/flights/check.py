@@ -72,12 +72,12 @@ class ResultComparison:
 def compare(
     expected: Mapping[int, Mapping[Key, Values]], written: Iterable[Written]
 ) -> ResultComparison:
-    """Compare the rows written with those expected of the version that wrote each.
+    """Compare each row written with the row expected of the version that wrote it.
 
     Parameters
     ----------
     expected
-        By version, the complete result; all have the same keys.
+        The complete result of each version; the results have the same keys.
     written
         The stream's output; a key that appears twice is a difference.
     """
@@ -135,7 +135,7 @@ def written_rows(spark: SparkSession, output: Path, last_v1_batch: int) -> list[
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare the output of a stream of all days; the command line of this module."""
+    """Run this module's command line: compare the output of a stream of all days."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if len(words) != 3:
         print("usage: ...flights.check DATA OUTPUT LAST_V1_BATCH", file=sys.stderr)

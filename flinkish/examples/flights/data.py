@@ -8,7 +8,7 @@ feed:
   day, so that Spark's file source reads the days in order;
 * every 50th row is delivered a second time, half of these repeats in the same day's file, half in
   the next day's (at-least-once delivery), which is why the programs deduplicate;
-* after the last day comes one file with a single marker row two days later. It moves the
+* after the last day comes one file with a single marker row, two days later. This row moves the
   watermark past the last real window, which an append sink otherwise never sees closed. The
   marker's own window stays open and so never reaches the output.
 
@@ -47,7 +47,7 @@ COLUMNS = (
 ROWS, DAYS = 336_776, 365
 #: One row in this many is delivered twice.
 REPEAT_EVERY = 50
-#: The carrier of the marker row, and how long after midnight of the last day it "departs".
+#: The carrier of the marker row, and how long after the end of the last day it "departs".
 MARKER_CARRIER = "--"
 MARKER_AFTER = timedelta(days=2)
 
@@ -125,7 +125,7 @@ def day_files() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
 
 
 def prepare(directory: Path, *, last_day: str | None = None) -> FlightData:
-    """Write the stream's files and the table of airlines below ``directory``, made if missing.
+    """Write the stream's files and the table of airlines below ``directory``; create it if missing.
 
     Parameters
     ----------

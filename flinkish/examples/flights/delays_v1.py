@@ -1,7 +1,7 @@
 """How late do New York's flights leave? Per airline and quarter of a day, from a stream of files.
 
-An ordinary PySpark program: it knows nothing of flinkish. Run it with ``flinkish run`` or, giving
-it a checkpoint of its own, with ``spark-submit``::
+An ordinary PySpark program: it knows nothing of flinkish. Run it with ``flinkish run``, or with
+``spark-submit`` and the option ``--checkpoint``::
 
     delays_v1.py INPUT OUTPUT [--files-per-trigger N] [--every INTERVAL] [--checkpoint DIR]
 

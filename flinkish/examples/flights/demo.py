@@ -202,7 +202,7 @@ def program_difference(directory: Path) -> str:
 
 
 def cancel_leftovers(shell: Shell) -> None:
-    """Cancel jobs that still run when a step failed (or on Ctrl-C)."""
+    """Cancel the jobs that still run after a failed step or Ctrl-C."""
     for job in json.loads(shell.flinkish("list", "--json", show=False))["jobs"]:
         shell.flinkish("cancel", job["job_id"])
 
@@ -234,7 +234,7 @@ def say(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo in a temporary directory, which is removed afterwards, or in a given one."""
+    """Run the demo in a temporary directory, which is removed at the end, or in a given one."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--directory", type=Path, help="work there (a new directory) and keep it")
     parser.add_argument("--files-per-trigger", type=int, default=10, help="days per batch")

@@ -1,6 +1,7 @@
-"""Where the files are that a file source has read, and those that it finds below another path.
+"""The places of the files that a file source has read, and of those that it finds in its path now.
 
-Each directory is listed once, see :class:`~flinkish.restore.check.source_files.Directories`.
+The directories of files that were read are listed once each
+(:class:`~flinkish.restore.check.source_files.Directories`).
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ def file_reading(
     Returns None if the position is not one of a file source; raises Corrupt if a log is missing or
     damaged. Of ``saved`` only the directory and the line of the offset log are used. ``url`` is
     that of the part of ``path`` before any pattern; ``options`` have their names in lower case.
-    ``archive`` is the URL of the directory to which the source moves files that it has read,
-    ``unlisted`` the one that the savepoint names instead, if it is another. ``gone_on`` is the
-    newest batch of another run of the query, if it is later than the savepoint's.
+    ``archive`` is the URL of the directory to which the source moves files that it has read.
+    ``unlisted`` is the archive that the savepoint names, if that is another one, which is not
+    listed. ``gone_on`` is the newest batch of another run of the query, if that is later than the
+    savepoint's batch.
     """
     logs = read_logs(origin)
     planned = NO_OFFSET if logs.planned is None else _offset(logs.planned, saved)
@@ -99,17 +101,17 @@ class _Place:
     pattern: str
 
     def files(self, *, deep: bool, above: str = "") -> dict[str, FileEntry] | None:
-        """Return the files that Spark finds; None where they are not known.
+        """Return the files that Spark finds; None if they are not known.
 
-        ``above`` is a directory that has such files by their whole path; the names are then as if
-        they were here.
+        ``above`` is an archive to look in, which keeps each file under its whole path; the names
+        that are returned are those that the files had in the source's directory.
         """
         begins = f"{above}{_path_of(self.url)}" if above else self.url
         try:
             root = storage.locate(unquote(begins))
             entries = files_below(root, self.pattern, deep=deep)
             return {f"{unquote(self.url)}/{name}": entry for name, entry in entries}
-        except (StorageError, TooManyDirectories, re.error):  # a pattern that Python lacks
+        except (StorageError, TooManyDirectories, re.error):  # Python lacks some patterns of Hadoop
             return None
 
 
@@ -127,10 +129,10 @@ def _ages(
     *,
     deep: bool,
 ) -> FileAges:
-    """Return what becomes of files by their age.
+    """Return the files that are ignored or read again because of their age.
 
-    The directory is listed only where the restore may change something: for another path, or a
-    source whose files of any age were read before.
+    The directory is listed only if the restore may change something: for another path, or for a
+    source that left out fewer files for their age before.
     """
     now, move = max_age_of(options), reading.move
 
@@ -162,7 +164,7 @@ def _cleaned(
     *,
     deep: bool,
 ) -> Cleaned | None:
-    """Return what others have archived or deleted since the position, which has not read it.
+    """Return the files after the position that others have read and archived or deleted.
 
     A remote archive is listed only where another run is known to have gone on.
     """
@@ -237,7 +239,7 @@ def _is_on(options: Mapping[str, str], name: str) -> bool:
 
 
 def _too_deep(inside: Sequence[str], path: str, options: Mapping[str, str]) -> bool:
-    """Return whether no file below a path is where Spark reads files."""
+    """Return whether there are files below a path, but all of them where Spark reads none."""
     if not inside or has_pattern(path) or _is_on(options, "recursivefilelookup"):
         return False
     return not any(all("=" in unquote(part) for part in p.split("/")[:-1]) for p in inside)

@@ -1,19 +1,20 @@
 """The log of a file sink, ``_spark_metadata``: its newest batch, and the entries that it lacks.
 
-A file sink keeps the files of each batch in ``_spark_metadata/<batch>`` below its path. Each
+A file sink names the files of each batch in ``_spark_metadata/<batch>`` below its path. Each
 ``interval``-th entry (``spark.sql.streaming.fileSink.log.compactInterval``, by default batches 9,
-19, 29 ...) is ``<batch>.compact`` and has the files of all batches before it. To write one, and to
-list the files for a reader, Spark (``CompactibleFileStreamLog``, the same from 3.5 to 4.3) reads
-all entries since the one before, or from batch 0. It fails for good when one of them is not there:
+19, 29 ...) is ``<batch>.compact`` and also names the files of all batches before it. To write a
+compact entry, and to list the files for a reader, Spark (``CompactibleFileStreamLog``, the same
+from 3.5 to 4.3) reads all entries since the previous compact entry, or from batch 0. It fails
+permanently if one of them is missing. Entries are missing:
 
-* where a query continues after batch N and writes to a place without a log;
-* where the log ends before N: the place has batches of an older run.
+* if a query continues after batch N and writes to a place without a log;
+* if the log ends before N: the place has batches of an older run.
 
-What is missing then is written before the query runs its next batch: entries without files, and,
-where the newest compact entry would be missing, that one with all files that the log has. Spark
-takes the interval of a log with two compact entries from their distance, and derives that of a log
-with one from the setting, not always as the setting says (``deriveCompactInterval``). So two are
-written, where there would be two.
+The missing entries are then written before the query runs its next batch. They name no files,
+except that the newest compact entry, if it is missing, names all files of the log. If a log has two
+compact entries, their distance is its interval. If it has one, Spark derives the interval from the
+setting, and may get another number (``deriveCompactInterval``). So two compact entries are written
+where a complete log would have two.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ def keeps_log(format: str | None) -> bool:
 def file_sink_status(format: str | None, path: str | None, storage: Storage) -> SinkStatus | None:
     """Return the newest batch of a file sink; None for a sink that does not record it.
 
-    ``path`` is the location to which it writes, a path or a URL.
+    ``path`` is the location to which the sink writes, a path or a URL.
     """
     kind = (format or "parquet").lower()
     if path is None or not keeps_log(format):
         return None
     try:
-        log = os.path.join(locate(path), FILE_LOG)  # Spark knows places that flinkish does not
+        log = os.path.join(locate(path), FILE_LOG)  # StorageError for a place that only Spark knows
         names = storage.list_names(log)
         batches = {n: name for name in names if (n := batch_of(name)) is not None}
         newest = max(batches, default=None)
@@ -88,12 +89,12 @@ def _written(entry: str) -> float | None:
 
 
 def _has_files(log: str, batches: Mapping[int, str], storage: Storage) -> bool:
-    """Return whether a log names any file: in its newest compact entry, or in one after it.
+    """Return whether a log names any file: in its newest compact entry, or in an entry after that.
 
-    ``batches`` has the names of its entries.
+    ``batches`` has the names of the log's entries by batch.
     """
     for batch in sorted(batches, reverse=True):
-        # The version of the log stands in the first line, and each file in one of its own.
+        # The first line has the version of the log, and each further line names one file.
         head = storage.read_head(os.path.join(log, batches[batch]), _HEAD).strip()
         if not head.startswith(b"v") or b"\n" in head:
             return True
@@ -109,11 +110,11 @@ class MissingEntries:
     Attributes
     ----------
     before
-        Those before the oldest entry, in the order in which they are to be written.
+        The batches before the oldest entry, in the order in which they are to be written.
     after
-        Those after the newest entry, likewise.
+        The batches after the newest entry, likewise.
     compact
-        Those of them whose entries are compact.
+        The batches among these whose entries are compact.
     """
 
     before: tuple[int, ...] = ()
@@ -127,14 +128,14 @@ class MissingEntries:
 def missing_entries(names: Iterable[str], next_batch: int, interval: int) -> MissingEntries:
     """Return the entries that a log needs before ``next_batch`` is written.
 
-    ``names`` are those in the log's directory, ``interval`` is the compaction interval of this log.
+    ``names`` are the names in the log's directory, ``interval`` is the log's compaction interval.
     """
     names = list(names)
     batches = sorted(batch for name in names if (batch := batch_of(name)) is not None)
     if not batches:
         after = _needed(-1, next_batch, interval)
         return MissingEntries(after=after, compact=_compact(after, interval))
-    # A log whose entries were deleted, as Spark does it, has a compact one.
+    # If Spark itself has deleted old entries of a log, the log has a compact entry.
     whole = batches[0] == 0 or any(name.endswith(COMPACT_SUFFIX) for name in names)
     before = () if whole else _needed(-1, batches[0], interval)
     after = _needed(batches[-1], next_batch, interval)
@@ -148,7 +149,7 @@ def batch_of(name: str) -> int | None:
 
 
 def _needed(newest: int, next_batch: int, interval: int) -> tuple[int, ...]:
-    """Return the entries between two batches that are read after them."""
+    """Return the batches after ``newest`` whose entries Spark reads from ``next_batch`` on."""
     compact = next_batch // interval * interval - 1
     pair = tuple(each for each in (compact - interval, compact) if each > newest)
     return (*pair, *range(max(compact, newest) + 1, next_batch))

@@ -3,8 +3,8 @@
 A file source's log names every file that it has read. Files of committed batches are not read
 again, and may be gone. Files of a batch that is planned but not committed are read again: Spark
 replays it from that log, and skips a missing file without an error (``InMemoryFileIndex`` treats a
-missing root path as one that was "deleted very recently"). Its rows are then in no output and in no
-state.
+missing root path as one that was "deleted very recently"). The rows of that file are then in no
+output and in no state.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class SourceFileCheck:
     read, read_gone
         The number of files that were read before, and of the missing ones among them (a note).
     elsewhere
-        The number of files that were not looked for: on remote storage, whose directories are
-        listed for files of the planned batch only, and where it cannot be read from here.
+        The number of files on remote storage that were not looked for: either that storage cannot
+        be read from here, or their directory was not listed (see :func:`missing_files`).
     """
 
     entry: int
@@ -88,8 +88,8 @@ def missing_files(
 ) -> tuple[SourceFileCheck, ...]:
     """Look for the input files of every file source of a saved query.
 
-    Each input directory is listed once, however many files of it are in the log: on remote storage
-    one that has files of the planned batch, up to :data:`MAX_LISTINGS` of them.
+    Each input directory is listed once, however many files of it are in the log. On remote storage,
+    only directories with files of the planned batch are listed, at most :data:`MAX_LISTINGS`.
 
     Raises Corrupt if a log is missing or damaged.
     """
@@ -122,7 +122,10 @@ def missing_files(
 def named_files(
     origin: OriginCheckpoint, directory: str, position: str
 ) -> Iterator[source_logs.ReadFile]:
-    """Yield the files that the log of a file source has at a position; Corrupt if it is damaged."""
+    """Yield the files that the log of a file source has at a position.
+
+    Raises Corrupt if the log is damaged, or lacks an entry.
+    """
     prefix = f"{SOURCES}/{directory}/"
     names = [path.removeprefix(prefix) for path in origin.files if path.startswith(prefix)]
     if not names:  # the second line of a DataFrame that is used twice, in a plain checkpoint
@@ -169,7 +172,7 @@ class Directories:
         except StorageError:
             if storage.is_local(parent):
                 raise
-            return None  # this host may lack what the executors have
+            return None  # this host may lack the access that the executors have
 
 
 def _check(
@@ -181,7 +184,7 @@ def _check(
 ) -> SourceFileCheck:
     gone: list[str] = []
     planned = read = read_gone = elsewhere = 0
-    # Those that are needed first, as they decide which remote directories are listed.
+    # Files of the planned batch come first, as they decide which remote directories are listed.
     for file in sorted(files, key=lambda each: each.batch <= committed):
         is_planned = file.batch > committed
         try:

@@ -41,7 +41,7 @@ class VersionCheck:
 
 
 def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionCheck:
-    """Look up (the savepoint's Spark and formats) x (the Spark that will run).
+    """Look up in the version matrix whether the Spark that will run can resume the savepoint.
 
     A damaged log is not reported here: the restore reads the log too, and reports it.
 
@@ -88,8 +88,9 @@ def check_restorable(offers: RestoreOrigin, spark: str | None) -> Check:
 def fit_offers(offers: RestoreOrigin, spark: str | None) -> RestoreOrigin:
     """Return the queries of a savepoint as the Spark that will run needs them.
 
-    They are unchanged if no rewrite is needed, or if that is unknown. ``spark`` is the version of
-    the Spark that will run; :func:`check_spark_version` has refused what is impossible.
+    The queries are unchanged if no rewrite is needed, or if it is unknown whether one is. ``spark``
+    is the version of the Spark that will run; :func:`check_spark_version` has already refused a
+    version that cannot resume the savepoint.
     """
     if spark is None:
         return offers
@@ -142,7 +143,7 @@ def _uses_of(offer: RestorableQuery) -> Sequence[Use]:
     try:
         log_version = read_logs(offer.origin).offsets.version
     except FlinkishError:
-        log_version = 1  # the restore reads the log too, and reports what is wrong with it
+        log_version = 1  # the restore reads the log too, and reports the damage
     return uses_of(
         offer.pins,
         backend=backend_of(offer.pins),

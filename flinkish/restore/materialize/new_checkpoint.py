@@ -2,13 +2,13 @@
 
 State files are hard-linked where possible (Spark never writes into a finished checkpoint file), or
 copied by the storage itself; they must have their recorded sizes. Logs, metadata and schemas of a
-savepoint pass through this process: the bytes that are written are those that have the recorded
-digests. Their content differs where it must: ``metadata`` with another query
-id; operator metadata with another ordinal, or with absolute locations (``stateSchemaFilePaths`` of
-Spark 4.x), which Spark would follow back to the old checkpoint; empty state; and the logs, if the
-sources, the batch or the watermark change. A local checkpoint is built beside its target and then
+savepoint pass through this process, which compares them with their recorded digests. These files
+get other content only where they must: ``metadata`` with another query id; operator metadata with
+another ordinal, or with absolute locations (``stateSchemaFilePaths`` of Spark 4.x), which Spark
+would follow back to the old checkpoint; and the logs, if the sources, the batch or the watermark
+change. The files of empty state are new. A local checkpoint is built beside its target and then
 renamed, so it appears completely or not at all; on other storage its logs are written last.
-Hadoop's hidden ``.crc`` files stay behind: a stale one fails the read, a missing one does not.
+Hadoop's hidden ``.crc`` files are not copied: a stale one fails the read, a missing one does not.
 
 Spark requires of the logs at a restart (``MicroBatchExecution.populateStartOffsets``, 3.5 to 4.3):
 ``offsets/<N - 1>`` beside the newest ``offsets/<N>``; as many lines as the query has sources
@@ -56,7 +56,7 @@ from flinkish.restore.materialize.origin_checkpoints import (
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe, TakenSource, TakenState
 from flinkish.savepoint.format.digests import FileTable
 
-#: Bytes up to which a log is read at once; a larger one is put in place and then compared.
+#: The largest log, in bytes, that is read at once; a larger one is put in place and then compared.
 _READ_WHOLE = 16 << 20
 
 
@@ -74,12 +74,13 @@ def make_checkpoint(recipe: Recipe, target: str, *, location: str | None = None)
     """Create the Spark checkpoint ``target`` from ``recipe``.
 
     ``target`` must not exist or must be an empty directory; its parents are created. ``location``
-    is where Spark will read it, if it is renamed before: its metadata has absolute locations.
+    is where Spark will read the checkpoint, if the caller renames it first; the checkpoint's
+    metadata has absolute locations.
 
     Raises StorageError if the target exists or cannot be written, Corrupt if a file of an origin is
-    missing or damaged, and Incompatible if the parts of the recipe do not fit together: the state
-    settings differ, sources of an offset log cannot be renamed, or state cannot be raised to
-    another version.
+    missing or damaged, UnsupportedFormat if a recorded digest has an unknown form, and Incompatible
+    if the parts of the recipe do not fit together: the state settings differ, sources of an offset
+    log cannot be renamed, or state cannot be raised to another version.
     """
     built = storage.locate(target)
     final = built if location is None else storage.locate(location)
@@ -99,7 +100,7 @@ def check_recipe(recipe: Recipe) -> None:
     """Raise what :func:`make_checkpoint` would raise for this recipe; nothing is written.
 
     All that depends on the recipe and on the origins' logs and metadata is decided as for the real
-    checkpoint. Left are the target, the storage, and damage of files that are taken as they are.
+    checkpoint. Not checked are the target, the storage, and the files that are taken unchanged.
     """
     final = storage.locate(recipe.origins[recipe.base].root)
     for _ in _pinned(_files(recipe, final), recipe.pins):
@@ -107,9 +108,9 @@ def check_recipe(recipe: Recipe) -> None:
 
 
 def recorded_files(recipe: Recipe, target: str) -> FileTable:
-    """Return the sizes and digests that files of the checkpoint ``target`` must have.
+    """Return the sizes and digests that state files of the checkpoint ``target`` must have.
 
-    They are those that the origins have recorded of the files that are taken as they are.
+    They are the origins' records of the state files that are taken unchanged.
     """
 
     def recorded() -> Iterator[tuple[str, int, str]]:
@@ -141,10 +142,10 @@ def is_taken(location: str) -> bool:
 
 
 def remove_unused(recipe: Recipe, target: str) -> None:
-    """Remove a checkpoint that an earlier driver of the job has made, and Spark has not gone on in.
+    """Remove a checkpoint that an earlier driver of the job has made, if Spark ran no batch in it.
 
-    That driver was killed before it could record the query. A checkpoint with a batch of its own
-    stays, and is refused by :func:`make_checkpoint`.
+    That driver was killed before it could record the query. A checkpoint in which Spark has run a
+    batch stays, and :func:`make_checkpoint` refuses it as a target.
     """
     planned = recipe.batch_id + (1 if recipe.replays_planned else 0)
     newest = newest_planned_batch(target), newest_committed_batch(target)
@@ -227,7 +228,7 @@ def _is_log(path: str) -> bool:
 
 
 def _put(file: _File, path: str) -> None:
-    """Write a file; the bytes that are compared with a recorded digest are those that are put."""
+    """Write a file, and compare it with its record: by size, and unless it is state, by digest."""
     if file.content is not None:
         storage.write_bytes(path, file.content)
         return
@@ -319,7 +320,7 @@ def _is_operator_metadata(path: str) -> bool:
 
 
 class _Assembly:
-    """Combines the files of a checkpoint that is not one origin's checkpoint unchanged."""
+    """Combines the files of a checkpoint that differs from the checkpoint of a single origin."""
 
     def __init__(self, recipe: Recipe, final: str) -> None:
         self._recipe = recipe
@@ -418,7 +419,7 @@ class _Assembly:
         yield self._commit(fresh.watermark_ms, state_ids)
 
     def _commit(self, watermark_ms: int, state_ids: Mapping[int, StateIds]) -> _File:
-        """Return the newest commit; older ones would name ids under the old ordinals."""
+        """Return the newest commit, the only one: older ones name state ids by the old ordinals."""
         data = self._logs[self._recipe.base].commit_bytes
         path = f"{COMMITS}/{self._batch}"
         content = with_commit(data, path, watermark_ms=watermark_ms, state_ids=state_ids)
@@ -447,7 +448,7 @@ class _Assembly:
 
 
 def _source_file(origin: OriginCheckpoint, path: str, new: str) -> Iterator[_File]:
-    """Yield a file of a source as it is, or with mapped paths and so without its checksums."""
+    """Yield a file of a source; a file with mapped paths is rewritten, and loses its checksum."""
     if not origin.paths:
         yield _linked(origin, path, new)
     elif not path.endswith(".crc"):

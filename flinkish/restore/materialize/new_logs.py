@@ -8,8 +8,8 @@ watermark is that of all queries together (:func:`watermarks`).
 
 A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
 planned batch, which the other sources replay unchanged. If every source is reset, nothing of the
-planned batch is left, and it is dropped. So it is with sources that ``--set-offsets`` moves: they
-are at their new position before the planned batch and after it.
+planned batch is left, and it is dropped. Sources that ``--set-offsets`` moves have no part in the
+planned batch either: they are at their new position before it and after it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NewLogs:
     planned
         The entry for the batch after it, if one is planned.
     positions
-        The position up to which the files of each directory of ``sources`` are taken.
+        The position up to which the files of a source are taken, by its directory in ``sources``.
     watermark_ms
         The watermark of the next batch, in milliseconds.
     """
@@ -63,8 +63,9 @@ def watermarks(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> tuple[int, int
     """Return the watermarks of the batch and of the next one, in milliseconds; 0 means none yet.
 
     The policy pinned in the base combines the watermarks of all givers. A giver without a watermark
-    (its next one is 0) does not count. With the policy ``min`` the watermark of the other queries
-    goes back: they accept rows that they would have dropped as late, and lose none.
+    (its next one is 0) does not count. With the policy ``min``, the queries that are ahead of the
+    slowest get an earlier watermark: they accept rows that they would have dropped as late, and
+    lose none.
     """
     policy = logs[recipe.base].offsets.pins.get(PIN_WATERMARK_POLICY)
     with_watermark = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
@@ -148,7 +149,7 @@ def _lines(
     *,
     planned: bool,
 ) -> list[LogLine]:
-    """Return one line for each source; those of the base from its planned batch if ``planned``."""
+    """Return a line for each source; ``planned`` takes the base's lines from its planned batch."""
     base = logs[recipe.base]
     lines: list[LogLine] = []
     for place, source in enumerate(sources):
@@ -208,7 +209,7 @@ def _refusal(why: str) -> Incompatible:
 def _positions(sources: Sequence[object], lines: Sequence[LogLine]) -> dict[str, str]:
     """Return the positions by new directory.
 
-    Of several entries of one source, the one with a position counts.
+    If a source has several lines, the line that has a position counts.
     """
     offsets: dict[str, str] = {}
     for source, line in zip(sources, lines, strict=True):

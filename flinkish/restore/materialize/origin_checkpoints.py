@@ -86,10 +86,11 @@ class OriginLogs:
 
 
 def read_file(origin: OriginCheckpoint, path: str) -> bytes:
-    """Return the content of a file of the origin, which is the recorded one if there is a record.
+    """Return the content of a file of the origin, after a comparison with its record, if any.
 
-    Logs of file sources are mapped (:attr:`.OriginCheckpoint.paths`). Raises Corrupt if it is
-    missing or not the recorded file, and UnsupportedFormat if its digest has an unknown form.
+    The paths in logs of file sources are mapped (:attr:`.OriginCheckpoint.paths`). Raises Corrupt
+    if the file is missing or not the recorded one, and UnsupportedFormat if its digest has an
+    unknown form.
     """
     location = origin.at(path)
     try:
@@ -120,7 +121,7 @@ def check_digest(origin: OriginCheckpoint, path: str, content: IO[bytes]) -> Non
 
 
 def not_as_recorded(origin: OriginCheckpoint, path: str, reason: str) -> Corrupt:
-    """Return the error for a file of a savepoint that is not the one that was recorded."""
+    """Return the error for a file of a savepoint that differs from its record."""
     return Corrupt(
         f"{origin.at(path)} {reason}",
         hint="use another savepoint, or restore the file from a copy",
@@ -164,7 +165,7 @@ def damaged(origin: OriginCheckpoint, path: str, error: ValueError) -> Corrupt:
 
 
 def read_logs(origin: OriginCheckpoint) -> OriginLogs:
-    """Read the origin's logs; Corrupt when one is missing or damaged."""
+    """Read the origin's logs; raise Corrupt if one is missing or damaged."""
     offsets, commit = (f"{d}/{origin.batch_id}" for d in (OFFSETS, COMMITS))
     planned = f"{OFFSETS}/{origin.batch_id + 1}"
     offsets_bytes, commit_bytes = read_file(origin, offsets), read_file(origin, commit)
@@ -185,7 +186,7 @@ def read_logs(origin: OriginCheckpoint) -> OriginLogs:
 def check_states_agree(base: OriginLogs, others: Sequence[OriginLogs]) -> None:
     """Raise Incompatible when state of ``others`` cannot be read with the settings of ``base``.
 
-    The pins of ``base`` become those of the new query, and hold for all of its state.
+    The pins of ``base`` become the pins of the new query, and hold for all of its state.
     """
     for other in others:
         for setting in _STATE_PINS:

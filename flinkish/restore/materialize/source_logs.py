@@ -1,8 +1,8 @@
 """The files of ``sources/<i>`` that belong to a position from which a query continues. Pure.
 
-A file source's log names every file it has read. An entry later than the position makes Spark skip
-those files, which silently loses data. A cut also holds the entries of a planned batch, so they
-must be left out for the position of the committed batch.
+A file source's log names every file it has read. If an entry is later than the position, Spark
+skips the files of that entry, which silently loses data. A cut also holds the entries of a planned
+batch, so these must be left out for the position of the committed batch.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
     if limit is None and offset == NO_OFFSET and names:
         limit = -1 if is_file_source_log(read(min(names))) else None
     if limit is None:
-        return SourceFiles(tuple(names))  # another kind of source: its files are taken all or none
+        return SourceFiles(tuple(names))  # another kind of source: all its files are taken
     present, absent = source_log_entries(names, limit)
     if not absent:
         if is_readable(present, limit):
@@ -118,7 +118,7 @@ def with_moved_files(data: bytes, name: str, move: tuple[str, str]) -> bytes:
 def with_other_files(data: bytes, name: str, other: Callable[[str], str | None]) -> bytes:
     """Return an entry of a log with other URLs of files; ``other`` returns None for one that stays.
 
-    It is that of a file source, or of a file sink (``_spark_metadata``), whose lines have a
+    The log is that of a file source, or of a file sink (``_spark_metadata``), whose lines have a
     ``path`` too. Raises CheckpointFormatError if the entry is damaged.
     """
     head, _, body = data.partition(b"\n")
@@ -137,7 +137,7 @@ def with_other_files(data: bytes, name: str, other: Callable[[str], str | None])
 
 
 def same_form(url: str) -> str:
-    """Return a URL in the form ``file:///a`` of two that mean the same."""
+    """Return a URL unchanged, except that ``file:/a`` becomes the equivalent ``file:///a``."""
     if url.startswith("file:/") and not url.startswith("file://"):
         return "file://" + url.removeprefix("file:")
     return url

@@ -51,8 +51,8 @@ class StateFiles:
     moves
         Pairs (old, new) of paths, both relative to their checkpoint.
     bases
-        The new paths of empty snapshots that must be put before the first delta or changelog: Spark
-        takes only version 0 for granted, not the version that it is raised to.
+        The new paths of empty snapshots that must precede the first delta or changelog: Spark needs
+        no file for version 0, but it needs one for the version to which version 0 is raised.
     """
 
     moves: tuple[tuple[str, str], ...]
@@ -73,7 +73,7 @@ def ordinals(files: Iterable[str]) -> tuple[int, ...]:
 
 
 def is_schema(path: str) -> bool:
-    """Return whether it is a store's schema file: ``state/<ordinal>/0/[<store>/]_metadata/schema``.
+    """Return whether a path is a schema file: ``state/<ordinal>/0/[<store>/]_metadata/schema``.
 
     Spark writes the file where it is missing (``StateSchemaCompatibilityChecker``).
     """
@@ -158,7 +158,8 @@ def short_codec(codec: str | None) -> str:
 def empty_snapshot(codec: str | None) -> bytes:
     """Return a snapshot of an HDFS-backed store without rows.
 
-    Without a ``codec`` it is Spark's default. Raises Incompatible for a codec that is not Spark's.
+    Without ``codec``, the codec is Spark's default. Raises Incompatible for a codec that is not
+    Spark's.
     """
     content = _SNAPSHOTS.get(short_codec(codec))
     if content is None:
@@ -183,7 +184,7 @@ def empty_archive() -> bytes:
 def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
     """Return the kind (``zip``, ``snapshot``) and the content of a state store without rows.
 
-    Without a pinned provider in ``pins`` it is Spark's default, the HDFS-backed one. Raises
+    If ``pins`` has no provider, the store is of Spark's default, the HDFS-backed one. Raises
     Incompatible for a provider or a codec that is not Spark's.
     """
     backend, provider = backend_of(pins), pins.get(PIN_PROVIDER)

@@ -1,7 +1,8 @@
 """A savepoint or checkpoint whose paths are mapped to other places (``--map-path``).
 
-Logs of file sources are mapped where they are read (:attr:`.OriginCheckpoint.paths`). This module
-maps what is known of sources and sinks, and refuses mappings that fit nothing.
+The paths in logs of file sources are mapped when the logs are read
+(:attr:`.OriginCheckpoint.paths`). This module maps the paths in the descriptions of sources and
+sinks, and refuses mappings that fit nothing.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ _NAMED = 5
 
 
 def with_mapped_paths(origin: RestoreOrigin, pairs: tuple[tuple[str, str], ...]) -> RestoreOrigin:
-    """Return what is restored, with its paths mapped by pairs (old, new) of locations.
+    """Return the origin of a restore with its paths mapped by pairs (old, new) of locations.
 
-    Raises UsageError if a pair fits no path in it, and Corrupt if a log is damaged.
+    Raises UsageError if a pair fits no path in the origin, and Corrupt if a log is missing or
+    damaged.
     """
     if not pairs:
         return origin
@@ -53,7 +55,7 @@ def with_mapped_paths(origin: RestoreOrigin, pairs: tuple[tuple[str, str], ...])
 
 
 def _paths_of(offer: RestorableQuery) -> Iterator[tuple[str, int]]:
-    """Yield the paths that a saved query has, and how often each is there."""
+    """Yield the paths that a saved query names, and how often each occurs."""
     for saved in offer.query.sources or ():
         yield (saved.signature or "").partition("[")[2].removesuffix("]"), 1
         yield (saved.options or {}).get("sourcearchivedir", ""), 1

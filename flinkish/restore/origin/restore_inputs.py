@@ -133,8 +133,8 @@ class NewSink:
     Attributes
     ----------
     format, path
-        As the program gives them, the format by its short name or the session's default; those of a
-        table as its catalog has them.
+        As the program gives them, the format by its short name or the session's default. For a
+        table, the format and the path that its catalog has.
     output_mode
         None if the program does not set it.
     problem

@@ -1,4 +1,4 @@
-"""What a restore continues from: a savepoint, plain Spark checkpoints, or those of a job."""
+"""What a restore continues from: a savepoint, plain Spark checkpoints, or a job's checkpoints."""
 
 from __future__ import annotations
 
@@ -144,7 +144,8 @@ def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
 def origin_of(cut: Cut, *, running: bool = False) -> OriginCheckpoint:
     """Return a cut of a checkpoint as the origin of a restore.
 
-    A ``running`` query ends with the batch that it has planned, so that none is replayed.
+    A ``running`` query will commit the batch that it has planned before it ends, so the state of
+    that batch is not taken.
     """
     state = () if running else planned_state(cut)
     return OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id, planned_state=state)
@@ -174,8 +175,8 @@ def of_record(record: QueryRecord, origin: OriginCheckpoint, *, canonical: bool)
 def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
     """Return the sources of a saved query; None if the savepoint does not tell them apart.
 
-    They are the entries of ``record.source`` that the driver writes from the query's plan, one for
-    each line of the offset log.
+    The driver writes them into ``record.source`` from the query's plan, one for each line of the
+    offset log.
     """
     listed: list[Mapping[str, Any]] = record.source if isinstance(record.source, list) else []
     if len(listed) != len(record.offsets) or not all("signature" in entry for entry in listed):
@@ -197,7 +198,7 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
 
 
 def _texts(mapping: Any) -> dict[str, str] | None:
-    """Return texts by their names; None for what a savepoint does not have."""
+    """Return a mapping with its names and values as texts; None if it is no mapping."""
     return {str(k): str(v) for k, v in mapping.items()} if isinstance(mapping, Mapping) else None
 
 
@@ -221,8 +222,8 @@ def open_origin(
 ) -> RestoreOrigin:
     """Open what a restore continues from: the checkpoints of ``job``, or else the path of ``spec``.
 
-    Its paths are mapped (``--map-path``). ``verify`` and errors are those of :func:`.open_path`,
-    :func:`open_job` and :func:`.with_mapped_paths`.
+    The paths in it are mapped (``--map-path``). ``verify`` and errors are those of
+    :func:`.open_path`, :func:`open_job` and :func:`.with_mapped_paths`.
     """
     if job is None:
         origin = open_path(spec.path, verify=verify)
@@ -234,12 +235,13 @@ def open_origin(
 def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreOrigin:
     """Open the newest committed batch of each query of a job. Nothing is copied or locked.
 
-    Queries that the job was restored with and had not started are those of its savepoint.
+    Queries that the job had not started yet come from the savepoint with which it was restored.
 
     ``drops`` says whether these queries are dropped if that savepoint is gone (``-n``); otherwise
-    SavepointNotFound is raised. Raises NoCommittedBatch if a query has none, FilesVanished if Spark
-    trims a checkpoint faster than it can be read, and Corrupt, UnsupportedFormat or StorageError if
-    a checkpoint or the savepoint cannot be read.
+    SavepointNotFound is raised, unless the job had claimed the savepoint. Raises NoCommittedBatch
+    if a query has no committed batch, FilesVanished if Spark trims a checkpoint faster than it can
+    be read, and Corrupt, UnsupportedFormat or StorageError if a checkpoint or the savepoint cannot
+    be read.
     """
     origin = RestoreOrigin(
         {
@@ -273,7 +275,7 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreOrigin:
 
 
 def _began_with(job: JobOrigin, *, drops: bool) -> RestoreOrigin | None:
-    """Open the savepoint that a job began with; None if it is gone, and may be."""
+    """Open the savepoint that a job began with; None if it is gone, and need not exist."""
     try:
         return open_path(job.began_with)
     except SavepointNotFound as gone:
@@ -297,8 +299,9 @@ def open_query(
 ) -> RestorableQuery:
     """Open the newest committed batch of a query.
 
-    ``facts`` are its driver's, ``running`` says whether it continues in its checkpoint,
-    ``directory`` is the working directory of its job. Raises the errors of :func:`open_job`.
+    ``facts`` are those that the query's driver has reported, ``running`` says whether the query
+    continues in its checkpoint, ``directory`` is the working directory of its job. Raises the
+    errors of :func:`open_job`.
     """
     source = query_source(query, facts)
     cut = newest_cut(query.checkpoint_dir)
@@ -311,10 +314,10 @@ def open_query(
 
 
 def newest_cut(root: str, read: Callable[[str], Cut] = read_whole_cut) -> Cut:
-    """Read the newest committed batch, again when Spark has trimmed its files meanwhile.
+    """Read the newest committed batch of a checkpoint, again if Spark has trimmed files meanwhile.
 
-    As for a savepoint, damage may be a compaction under way; real damage gives the same error
-    twice. Raises what ``read`` raises.
+    As when a savepoint is taken, what looks like damage may be a compaction under way; real damage
+    gives the same error twice. Raises what ``read`` raises.
     """
     trouble: FlinkishError | None = None
     for _ in range(_ATTEMPTS - 1):
@@ -331,7 +334,7 @@ def newest_cut(root: str, read: Callable[[str], Cut] = read_whole_cut) -> Cut:
 
 
 def _absolute(sink: Any, directory: str | None) -> Any:
-    """Return the description of a sink with an absolute path, if that is local."""
+    """Return the description of a sink; a relative path in it becomes absolute."""
     path = sink.get("path") if isinstance(sink, Mapping) else None
     if path is None or directory is None or ":" in path.partition("/")[0]:
         return sink

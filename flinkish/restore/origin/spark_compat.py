@@ -1,9 +1,9 @@
 """The rewrites that a savepoint's state needs for the Spark that will run. Pure.
 
-Where the version matrix says that a Spark needs rewritten state, and the engine can rewrite it,
-the planner gets the savepoint as it will be after the rewrite: with the pins, the stores and the
-checkpoint format that the Spark will find. The planner therefore compares the program with the
-state that it will really get.
+If the version matrix says that this Spark needs rewritten state, and the engine can rewrite it, the
+planner gets the savepoint as it will be after the rewrite: with the pins, the stores and the
+checkpoint format that this Spark will find. The planner therefore compares the program with the
+state that the program will really get.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flinkish.compat.model import Rewrite
 from flinkish.restore.origin.restore_inputs import SavedOperator, SavedQueryFacts
 
 _JOIN = "symmetricHashJoin"
-_TRANSFORM = "transformWithState"  # the common prefix of their names
+_TRANSFORM = "transformWithState"  # the common prefix of its operators' names
 _NEW_JOIN_FORMAT = "2"
 _SIDES = ("left", "right")
 
@@ -80,7 +80,7 @@ def fit_query(
 
 
 def knows_join_format(spark: tuple[int, int], version: str) -> bool:
-    """Return whether a Spark (major, minor) accepts this join format; measured on five lines."""
+    """Return whether a Spark (major, minor) accepts a join format; seen on five release lines."""
     newest = "2" if spark < (4, 1) else "3" if spark < (4, 2) else "4"
     return version <= newest
 

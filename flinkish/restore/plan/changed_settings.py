@@ -36,7 +36,7 @@ _UTC = frozenset(
         *("+00:00", "-00:00", "+0", "+00", "utc+0", "utc+00:00", "gmt+0", "gmt+00:00"),
     }
 )
-#: The parts that a sentence names.
+#: Maximum number of parts that a message names.
 _SHOWN = 3
 
 
@@ -67,8 +67,8 @@ def refuse_in_place(
 ) -> ConsentNeeded | None:
     """Return the refusal of a query that continues in its own checkpoint, or None.
 
-    ``name`` is that of the query. ``operators`` has the name of each operator, and the meaning of
-    its state in the checkpoint (None if unknown) and in the program.
+    ``name`` is the name of the query. ``operators`` has the name of each operator, and the meaning
+    of its state in the checkpoint (None if unknown) and in the program.
     """
     changes = [
         (operator, change)
@@ -108,7 +108,7 @@ def normal_value(setting: str, value: str) -> str:
     if setting == TIME_ZONE:
         return "utc" if lower in _UTC else lower
     if setting == TIME_PARSER:
-        return "legacy" if lower == "legacy" else "corrected"  # ``exception`` gives no other values
+        return "legacy" if lower == "legacy" else "corrected"  # ``exception`` gives the same values
     return lower
 
 

@@ -3,7 +3,7 @@
 Queries are planned one after the other, in the order in which the program starts them. Operators
 are matched by their ids (:mod:`.operator_matching`), sources by what they read
 (:mod:`.source_matching`). A query continues with the logs of the saved query of its name; if there
-is none, with the logs of the one that gives most of its state.
+is none, with the logs of the saved query that gives most of its state.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class QueryPlan:
     base
         The saved query whose logs continue; None: the query starts empty.
     own
-        Whether the base is the saved query that continues as this one: of the same name, or that
-        of a plain checkpoint.
+        Whether the base is the saved query that continues as this one: the query of the same name,
+        or that of a plain checkpoint.
     operators
         None if they could not be read: all of the base's state is then taken unchanged.
     positions
@@ -65,7 +65,7 @@ class QueryPlan:
 
     @property
     def unchanged(self) -> bool:
-        """Whether exactly the base's state is taken, all of it unchanged."""
+        """Whether the base's whole state is taken unchanged, and no other state."""
         if self.operators is None or self.base is None:
             return True
         saved = {op.state.ordinal for op in self.base.operators}
@@ -191,8 +191,8 @@ def recipe_for(
     without saved state, by ordinal. ``rebase_to`` is the committed batch of the checkpoint, see
     :class:`~flinkish.restore.plan.sinks.SinkPlan`. ``rewritten`` says that the engine rewrites that
     checkpoint, and writes new schemas itself. ``offsets`` are the positions that replace saved
-    ones, by the entry of the source. ``moves`` are the file sources whose files were moved, by
-    entry, with the change of the paths in their logs, if any.
+    ones, by the entry of the source. ``moves`` are the file sources that have read files elsewhere,
+    by entry, with the change of the paths in their logs, if any.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]

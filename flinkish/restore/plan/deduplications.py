@@ -1,14 +1,15 @@
 """``dropDuplicates`` that becomes ``dropDuplicatesWithinWatermark``, and back. Pure.
 
-Both keep the keys they have seen, in the same way. The value of the first is empty, that of the
-second is the time at which the key expires: its event time and the delay of the watermark
+Both keep the keys they have seen, in the same way. The value of the first is empty. The value of
+the second is the time at which the key expires: its event time plus the delay of the watermark
 (Spark's ``StreamingDeduplicateExec`` and ``StreamingDeduplicateWithinWatermarkExec``).
 
-The event time of a key is not in the state. With one watermark, no row is later than that plus the
-delay that it had before, so a key that expires one new delay after that time is not forgotten too
-early. The earlier delay is known only if the event time is one of the key's columns, and then as it
-was when Spark wrote the schema; it is taken as no shorter than the new one. The user is told that
-keys may expire too early where it was longer, or where the query has several watermarks.
+The state of ``dropDuplicates`` does not have the event times of its keys. If the query has one
+watermark, no event time is above the watermark plus the delay that it had before. So a key that
+expires one new delay after that time is not forgotten too early. The earlier delay is known only if
+the event time is one of the key's columns, and only as it was when Spark wrote the schema; it is
+taken to be at least the new delay. The user is told that keys may expire too early if the earlier
+delay was longer, or if the query has several watermarks.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class Conversion:
     Attributes
     ----------
     compared
-        The saved and the new stores without their values, which need no comparison.
+        The saved and the new stores, without the values, which need no comparison.
     change
-        The difference.
+        The difference between the two states.
     expires_us
-        When the keys that exist expire, in microseconds since 1970; None for never.
+        When the existing keys expire, in microseconds since 1970; None for never.
     """
 
     compared: tuple[tuple[StoreInfo, ...], tuple[StoreInfo, ...]]

@@ -76,7 +76,7 @@ def _concluded(plan: RestorePlan, verdicts: Iterable[PlanVerdict]) -> RestorePla
 
 
 def with_earlier(plan: RestorePlan, earlier: Iterable[RestorePlan]) -> RestorePlan:
-    """Return the plan of all queries that a driver restored, with the rows of those before it.
+    """Return the plan of all queries that a driver restored, with the rows of earlier drivers.
 
     ``earlier`` are the recorded plans of the job's queries.
     """

@@ -1,8 +1,9 @@
 """The batch numbers of a job's history, by which a ``foreachBatch`` function can be idempotent.
 
 Spark gives the function a batch id that belongs to one query id: when an older savepoint is
-restored or a fork started, ids that another run has used are reused for other data. The *history
-batch* (``flinkish.history_batch``) is that id plus a *shift*, decided once, at the restore:
+restored or a fork started, batch ids that another run has used are reused for other data. The
+*history batch* (``flinkish.history_batch``) is the batch id plus a *shift*, which is decided once,
+at the restore:
 
 * A query that keeps its id continues with the savepoint's shift: a batch that is replayed with the
   same input has the number that it had before.
@@ -24,7 +25,8 @@ from typing import Any
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 
-#: In the description of a sink, in savepoints and in the registry; left out when it is 0.
+#: The key of the shift in the descriptions of sinks, in savepoints and in the registry; left out if
+#: the shift is 0.
 KEY = "history_shift"
 #: 2020-01-01 in milliseconds since 1970, and the history batches per millisecond.
 _EPOCH_MS = 1_577_836_800_000
@@ -42,11 +44,11 @@ class Replay:
     Attributes
     ----------
     planned
-        Whether the savepoint has it planned, not committed.
+        Whether the savepoint has planned the batch, and not committed it.
     again
-        Whether Spark runs it again with exactly the same input.
+        Whether Spark runs the batch again with exactly the same input.
     rebase_to
-        The committed batch of the new checkpoint when it is another than the savepoint's.
+        The committed batch of the new checkpoint, if it is not the savepoint's.
     """
 
     planned: bool = False
@@ -56,7 +58,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """The shift of a query's history batches, whether it is the savepoint's, and why not."""
+    """The shift of a query's history batches; ``reason`` says why it is not the savepoint's."""
 
     shift: int
     kept: bool
@@ -64,7 +66,7 @@ class HistoryPlan:
 
 
 def saved_shift(sink: Mapping[str, Any]) -> int:
-    """Return the shift in a sink's description; 0 if there is none, or an impossible one."""
+    """Return the shift in a sink's description; 0 if it has none, or an impossible one."""
     shift = sink.get(KEY, 0)
     return shift if type(shift) is int and abs(shift) < 2 * _LIMIT else 0
 

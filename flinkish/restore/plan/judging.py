@@ -66,7 +66,7 @@ class OperatorJudgement:
     changes
         The differences between the two states.
     evolution
-        How the rows of each store change where they have to; None if unknown.
+        How the rows of each store change; None if that is unknown, or no row has to change.
     typed
         How the program continues with its typed states, by the name of their column.
     """
@@ -92,7 +92,7 @@ class OperatorJudgement:
 
     @property
     def partial(self) -> tuple[str, ...]:
-        """What old keys or rows will lack, so that the user has to agree."""
+        """What keys or rows from before will lack: the user has to agree."""
         return tuple(change.text for change in self.changes if change.partial)
 
     @property
@@ -102,7 +102,7 @@ class OperatorJudgement:
 
     @property
     def new_schema(self) -> bool:
-        """Whether Spark must write the state's schema anew, but not the state itself."""
+        """Whether Spark must write the state's schema anew, while the state itself stays."""
         return self.verdict is not StateVerdict.MIGRATE and any(
             change.reason == NULLABILITY_WIDENED for change in self.changes
         )
@@ -153,7 +153,7 @@ def _judge_taken(
     partitions: int | None,
     typed: TypedStates,
 ) -> OperatorJudgement:
-    """Return the verdict for an operator that takes the state of one of its kind."""
+    """Return the verdict for an operator whose saved state is of its kind, or can be converted."""
     node, state, meaning = operator.node, taken.state, taken.facts.meaning
     converted = convert_deduplication(operator, taken, base)
     saved, new = (state.stores, node.stores) if converted is None else converted.compared
@@ -244,9 +244,9 @@ def _evolution(operator: NewOperator, taken: SavedOperator) -> Mapping[str, Stor
 def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQueryFacts | None) -> bool:
     """Return whether the saved schemas say what may be null.
 
-    From 4.3 on Spark marks all columns as nullable, and keeps the file when the query continues
-    with an older Spark, whose log lacks the setting. So a schema in which everything is nullable
-    says nothing, unless the user has written the schema.
+    Spark 4.3 and later mark all columns as nullable. If the query then continues with an older
+    Spark, the schema file stays, but the offset log lacks the setting. So a schema in which
+    everything is nullable says nothing, unless the user has written the schema.
     """
     if base is not None and base.pins.get(_ALWAYS_NULLABLE) == "true":
         return False

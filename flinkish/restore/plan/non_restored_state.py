@@ -1,8 +1,8 @@
 """Parts of a savepoint that no query takes, and queries of the program that it leaves out. Pure.
 
-A savepoint is of a whole job, and names the queries that it does not have
-(``Header.left_out``). A query that it lacks for this reason is not a new one: started empty, it
-processes its input from the beginning again, which needs consent.
+A savepoint is of a whole job, and names the queries of the job that it does not have
+(``SavepointJob.left_out``). A query of the program that the savepoint leaves out is not a new one:
+if it starts empty, it processes its input from the beginning again, which needs consent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NonRestored:
     queries
         Queries of which nothing is taken.
     operators, sources
-        The operators and sources not taken from the other queries.
+        The operators and sources of the other queries that are not taken.
     """
 
     queries: tuple[SavedQueryFacts, ...] = ()
@@ -51,9 +51,10 @@ class NonRestored:
         return lines + [source.describe() for source in self.sources]
 
     def may_read(self, name: str) -> bool:
-        """Return whether a later query may have a source of this name that takes a position left.
+        """Return whether a source of this name, in a later query, may take one of the positions.
 
-        The name fits a saved source that is left, or is any ``QUERY/NAME`` of a query that is left.
+        It may if the name fits a saved source that no query takes so far, or is any ``QUERY/NAME``
+        of a query of which nothing is taken.
         """
         if any(within(name, query.key) is not None for query in self.queries):
             return True
@@ -70,7 +71,7 @@ class NonRestored:
         """Return whether a later query may have an operator of this name that takes saved state.
 
         An operator that was saved without a uid may have any name by now. ``QUERY/NAME`` may be an
-        operator if the query is left as a whole.
+        operator if nothing is taken of the query.
         """
         if any(within(name, query.key) is not None for query in self.queries):
             return True
@@ -121,7 +122,8 @@ class Taken:
     operators, sources
         The query and the ordinal of each operator, the query and the entry of each source.
     continued
-        Saved queries that a query of the job continues; that of a plain checkpoint fits any name.
+        The saved queries that a query of the job continues. A plain checkpoint's query may continue
+        under any name.
     """
 
     queries: frozenset[QueryKey] = frozenset()
@@ -167,7 +169,7 @@ def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
 def find_non_restored(
     saved: Sequence[SavedQueryFacts], plans: Sequence[QueryPlan], before: Taken = NOTHING_TAKEN
 ) -> NonRestored:
-    """Return what ``plans``, those of the queries started so far, do not take.
+    """Return what no plan takes; ``plans`` are those of the queries started so far.
 
     A query from which nothing is taken counts as a whole. Of any other query, the operators count
     and, if the savepoint describes them, the sources.
@@ -236,7 +238,7 @@ def check_left_out(
 
 @dataclass(frozen=True)
 class LostOrigin:
-    """The origin of a job, which can no longer be read though not all queries had been started.
+    """The unreadable origin of a job that ended before it had started all its queries.
 
     Attributes
     ----------
@@ -245,7 +247,8 @@ class LostOrigin:
     why
         What is wrong with it.
     names
-        Its queries that the job had not started; None if a query of any name may be one.
+        The queries of the origin that the job had not started; None if a query of any name may be
+        one of them.
     """
 
     job_id: str
@@ -254,7 +257,7 @@ class LostOrigin:
     names: Collection[str | None] | None = None
 
     def refusal(self, name: str) -> ConsentNeeded | None:
-        """Return the refusal to start a query that the job has not started before; None if new."""
+        """Return the refusal to start a query empty if the origin may have it, else None."""
         if self.names is not None and name not in self.names:
             return None
         return ConsentNeeded(

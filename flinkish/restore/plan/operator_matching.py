@@ -77,7 +77,7 @@ def match_operators(
 
 
 class _Index:
-    """Saved operators by id, those of the own query first."""
+    """Saved operators by id; the operators of the own query come first."""
 
     def __init__(
         self, saved: Sequence[SavedQueryFacts], own: SavedQueryFacts | None, hasher: HasherVersion
@@ -87,14 +87,17 @@ class _Index:
         self._others = [op for query in saved if query is not own for op in query.operators]
 
     def by_id(self, operator_id: str, *, anywhere: bool) -> SavedOperator | None:
-        """Return the operator with an id; in other queries only one that has a uid."""
+        """Return the operator with an id; the operators of the own query come first.
+
+        ``anywhere`` also searches the operators of other queries, if they have a uid.
+        """
         movable = [op for op in self._others if op.movable] if anywhere else []
         return next((op for op in (*self._own, *movable) if self._id(op) == operator_id), None)
 
     def by_old_name(self, old: str) -> SavedOperator | None:
         """Return the operator that ``--uid-map`` names.
 
-        The name is a uid, else any operator id, else ``QUERY/`` and one of these or an ordinal.
+        The name is a uid, else an operator id, else ``QUERY/`` and a uid, an id or an ordinal.
 
         Raises UsageError if the name fits several operators.
         """
@@ -175,8 +178,8 @@ def _gained_uids(
 ) -> bool:
     """Return whether the program is the saved one with uids added to some of its operators.
 
-    All operators must match: an operator that was inserted would have the id of the one that stood
-    at its place.
+    All operators must match, because an inserted operator would have the generated id of the
+    operator that had its place before.
     """
     by_id = {op.operator_id_v3: op for op in own.operators if op.uid is None}
     if any(op.uid is not None for op in own.operators) or None in by_id:

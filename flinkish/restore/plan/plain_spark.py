@@ -43,8 +43,8 @@ def plan_unchanged(
 ) -> UnchangedQuery:
     """Plan the checkpoint of a query whose program stays the same.
 
-    ``runs`` are the other jobs that ever ran its id; ``status`` is that of its sink, None if only
-    Spark can tell; ``mode`` is ``--sink-ahead``.
+    ``runs`` are the other jobs that ever ran its query id; ``status`` is the status of its sink,
+    None if only Spark can read it; ``mode`` is ``--sink-ahead``.
     """
     recipe = Recipe((offer.origin,))
     identity = decide_query_id(offer.query.batch_id, runs, fork=fork)
@@ -90,9 +90,9 @@ def _canonical(offer: RestorableQuery) -> Incompatible:
 class PlainContinuation:
     """How a query continues, in the respects that flinkish handles and Spark alone does not.
 
-    ``counts_history`` is whether its ``foreachBatch`` function has history batches that are not
-    Spark's; ``log_path`` is the place of a file sink, whose log ends at ``newest_logged`` and has a
-    compact entry every ``interval`` batches.
+    ``counts_history`` says whether the history batches of its ``foreachBatch`` function differ from
+    Spark's batch ids. ``log_path`` is the place of a file sink, whose log ends at ``newest_logged``
+    and has a compact entry every ``interval`` batches.
     """
 
     query: str

@@ -40,9 +40,9 @@ class CommittingQuery(Protocol):
 class OtherRun:
     """A job that ran the same Spark query id, as the registry knows it.
 
-    ``begun_batch`` is the newest batch that its log has planned, committed or not, where known.
-    ``since`` is the batch after which it went on under another query id, if it did; ``last_batch``
-    counts from there.
+    ``begun_batch`` is the newest batch that its log has planned, committed or not; None if unknown.
+    If the job went on under another query id, ``since`` is the batch after which it did, and the
+    numbers up to ``last_batch`` continue from there.
     """
 
     job_id: str
@@ -64,9 +64,9 @@ class QueryIdentity:
     Attributes
     ----------
     goes_back
-        Whether it gets a new id because the job it comes from went on after the savepoint.
+        Whether the query gets a new id because its job went on after the savepoint.
     in_use
-        Whether that job still runs.
+        Whether a job still runs with the savepoint's query id.
     """
 
     keep: bool
@@ -103,7 +103,7 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
 
 
 def newest_begun(query: CommittingQuery, query_id: str) -> int | None:
-    """Return the newest batch that another job has planned, from its offset log if that exists.
+    """Return the newest batch that another job has planned, by its offset log; None if unknown.
 
     ``query_id`` is the Spark query id that the job ran.
     """

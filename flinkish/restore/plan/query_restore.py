@@ -1,4 +1,4 @@
-"""The settings of a restore plan, the plan for one query, and what it asks of the engine. Pure.
+"""The settings of a restore plan, the plan for one query, and the engine's part of it. Pure.
 
 The engine works on a whole checkpoint: the one that ``make_checkpoint`` writes for the recipe, with
 its operators under their new ordinals, and with empty state for new operators.
@@ -39,7 +39,7 @@ class PlanningSettings:
         Whether values of typed state are written again when the program touches them, not during
         the restore.
     spark
-        The version of the Spark that restores; empty when it does not matter.
+        The version of the Spark that restores; empty if it does not matter.
     """
 
     parallelism: int | None = None
@@ -109,7 +109,7 @@ class StateRewrite:
 
     partitions: int | None = None
     evolutions: Mapping[int, Mapping[str, StoreEvolution]] = field(default_factory=dict)
-    #: The rewrite that the Spark that will run needs.
+    #: The rewrite for the Spark that will run.
     fit: SparkFit = field(default_factory=SparkFit)
     #: Whether the state is canonical, and is written for a backend.
     canonical: bool = False

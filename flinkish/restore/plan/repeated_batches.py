@@ -6,8 +6,8 @@ at-least-once. These batches run again:
 
 * those that other jobs with the query's id committed after the savepoint;
 * those of jobs that went back to an earlier batch of the query, and so got another query id;
-* the batch that such a job had begun when it was killed or cancelled, some rows of which may
-  have been written;
+* the batch that one of these jobs had begun when it was killed or cancelled, and of which it may
+  have written some rows;
 * the planned batch (in the offset log, not committed), which is replayed with the same input.
 
 All of them are after the savepoint's batch, so they are counted by the last one. Their rows need
@@ -78,7 +78,7 @@ def judge_repeats(
 
 
 def may_repeat(saved_format: str | None) -> bool:
-    """Return whether a saved query may have written to such a sink, by the format of its sink."""
+    """Return whether the sink of a saved query may be at-least-once; True if it is unknown."""
     return saved_format is None or sink_connector(saved_format).repeats_batches
 
 
@@ -89,7 +89,7 @@ def sink_format(sink: Mapping[str, Any]) -> str | None:
 
 
 def _last(run: OtherRun, batch: int) -> int:
-    """Return the last batch of which a job may have written rows."""
+    """Return the last batch whose rows a job may have written."""
     begun = 0 if run.state.value == "FINISHED" else 1
     if run.last_batch is not None and run.since is not None:  # its batches may hold any rows
         return max(run.since, batch) + run.last_batch - run.since + begun

@@ -382,7 +382,7 @@ class RestorePlanner:
         """Return the non-restored state, without queries refused before operators were matched."""
         refused: set[QueryKey] = {name for name, each in self._done.items() if each.plan is None}
         if refused:
-            refused.add(None)  # the query of a plain checkpoint continues as any
+            refused.add(None)  # the query of a plain checkpoint may continue as any of these
         left = self.non_restored()
         return NonRestored(
             tuple(query for query in left.queries if query.key not in refused),

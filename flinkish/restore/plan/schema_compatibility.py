@@ -326,7 +326,7 @@ def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | Non
 def _same_column(
     store: str, part: StatePart, saved: StateColumn, new: StateColumn, *, is_key: bool
 ) -> Iterator[StateChange]:
-    # A window is never null, as rows without a time have none; Spark 4.3 calls it nullable.
+    # A window is never null, as rows without a time have no window; Spark 4.3 calls it nullable.
     is_window = is_key and bool(saved.detail) and bool(new.detail)
     is_comparable = (part.nulls_known or saved.told) and not is_window
     narrowed = is_comparable and saved.has_nulls and not new.has_nulls
@@ -387,8 +387,8 @@ def _nullability(
 ) -> Iterator[StateChange]:
     """Yield the change of a column that gains or loses nulls.
 
-    Spark refuses nulls in a column without nulls, though only the schema would have to change. It
-    accepts a column that had nulls as one without, and reads its nulls as values.
+    Spark refuses a column that becomes nullable, though only the schema would have to change. It
+    accepts a column that ceases to be nullable, and then reads its nulls as values.
     """
     if narrowed:
         yield StateChange(

@@ -107,8 +107,8 @@ _UNSEEN = {
 def part_of(kind: str, role: str, *, is_key: bool, store: str) -> StatePart:
     """Return the words for the key or the value of one store.
 
-    ``role`` is the side of a join (``left``, ``right``), else empty. ``store`` is its name; for
-    ``transformWithState`` that of the state variable.
+    ``role`` is the side of a join (``left``, ``right``), else empty. ``store`` is the name of the
+    store; for ``transformWithState``, that is the name of the state variable.
     """
     if is_key:
         subject, because = _KEYS.get(kind, ("the grouping key", "the state is looked up by it"))

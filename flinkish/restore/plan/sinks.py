@@ -36,15 +36,15 @@ A planned batch (written to the offset log, not committed) is replayed with exac
 A sink of the saved query that is ahead already has it, as the batch after the savepoint's. (A file
 sink at another place has batches of others: there the planned batch is one of those to write.)
 
-* Without state, or if it is computed anyway (Iceberg), skipping it is right: a sink that has this
-  batch and no later one is not ahead, and a rebase gives the planned batch the number of the sink's
-  newest one, so that it is not written twice.
+* If the query has no state, or the sink computes skipped batches anyway (Iceberg), it is right to
+  skip the planned batch. So a sink that has this batch and no later one is not ahead, and a rebase
+  gives the planned batch the number of the sink's newest one, so that it is not written twice.
 * A crashed query still has the state of that batch on disk: tasks commit it before the sink commits
   the batch. A restore from its checkpoint uses that state if nothing else changes, and continues as
   Spark itself would.
-* Otherwise it must be computed, so it must not be skipped: a rebase gives it the number after the
-  sink's newest, and its rows are written twice like those of the other batches. (A savepoint has
-  only the state of the committed batch.)
+* Otherwise the planned batch must be computed, so the sink must not skip it: a rebase gives it the
+  number after the sink's newest, and its rows are written twice like those of the other batches. (A
+  savepoint has only the state of the committed batch.)
 """
 
 from __future__ import annotations
@@ -73,19 +73,19 @@ class SinkStatus:
     newest_batch
         None if there is none yet.
     by_query_id
-        Whether it counts only for the query id it was written with (Delta, Iceberg).
+        Whether a batch counts only for the query id with which it was written (Delta, Iceberg).
     unreadable
         Why the newest batch is not known; None if it is.
     rollback
         The version to which a table can go back; None for a sink without versions.
     skips_after_rollback
-        Whether it skips the same batches after a rollback.
+        Whether the sink skips the same batches after a rollback.
     computes_skipped
-        Whether a batch that it skips is computed anyway.
+        Whether a batch that the sink skips is computed anyway.
     has_files
-        Whether the log of a file sink names any file. One that names none was completed for a query
-        (:mod:`flinkish.restore.check.file_sinks`) that wrote nothing, or had only batches without
-        rows.
+        Whether the log of a file sink names any file. If it names none, flinkish has completed the
+        log (:mod:`flinkish.restore.check.file_sinks`) for a query that wrote nothing, or all
+        batches were without rows.
     drift
         What others have done to a table since the savepoint.
     written
@@ -121,7 +121,7 @@ class SinkPlan:
         For :attr:`~flinkish.restore.recipe.Recipe.rebase_to`; set only with the verdicts ``rebase``
         and ``rollback``.
     permit
-        The options that permit it, with the verdict ``ahead``.
+        The values of ``--sink-ahead`` that permit the restore, with the verdict ``ahead``.
     rollback_to
         The version to which the table is brought back, with the verdict ``rollback``.
     keeps_query_id
@@ -155,8 +155,8 @@ class Continuation:
     saved_batch
         The committed batch of the new checkpoint, before any rebase.
     keeps_query_id
-        With another id, the batches of the saved id do not count for sinks that remember them by
-        query id; a file sink's do.
+        Whether the query keeps the savepoint's query id. With another id, the batches of the saved
+        id do not count for sinks that remember batches by query id; those of a file sink count.
     stateful
         Whether the query has state.
     goes_back
@@ -278,7 +278,7 @@ def _judge_undone(
 ) -> SinkPlan:
     """Judge a table that was rolled back to before the savepoint, by flinkish or by others.
 
-    Its newest batch overstates what it has: Delta still skips batches that were undone.
+    The table may lack its newest batch: Delta still skips batches that were undone.
     """
     newest = status.newest_batch
     back = (
@@ -361,7 +361,8 @@ def _roll_back(
 ) -> SinkPlan:
     """Return the plan to roll a table back to the savepoint's version, or why it cannot be done.
 
-    ``instead`` is the choice that works where it cannot; ``choices`` are the texts of choices.
+    ``instead`` is the choice that works if the table cannot be rolled back; ``choices`` are the
+    texts of the choices.
     """
     why = _why_not_back(status, query)
     if why or status.rollback is None:

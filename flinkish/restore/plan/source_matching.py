@@ -1,8 +1,9 @@
 """The position from which each source of a restored query continues. Pure.
 
-A source is matched by its uid, in any query of the job, else by what it reads, in the saved query
-that continues or in those that gave the state that the source feeds. A source's name in Spark
-(``readStream.name``) belongs to its query: only those queries are searched for it. The remaining
+A source is matched by its uid, in any query of the job. Otherwise it is matched by what it reads,
+in the saved queries that gave the state that the source feeds, or if there are none, in the query
+that continues. A source's name in Spark (``readStream.name``) belongs to its query: it is searched
+for in the query that continues, or if there is none, in those that gave the state. The remaining
 sources of the query that continues are paired in order, as in Spark, so that a path may change. A
 new source starts without a saved position. So does a source that ``--reset-source`` names, even if
 it was paired.
@@ -77,8 +78,8 @@ def match_sources(
     new ordinal (:class:`~flinkish.restore.plan.operator_matching.OperatorMatches`); ``reset`` names
     sources that start without their saved position (:func:`reset_entries`). Raises Incompatible if
     state comes from another query or a source is to be reset, and the savepoint does not describe
-    its sources; ConsentNeeded if one source feeds states that were taken at different positions of
-    it; UsageError if a name in ``reset`` fits more than one source.
+    its sources; ConsentNeeded if a source feeds states that were saved at different positions of
+    this source; UsageError if a name in ``reset`` fits more than one source.
     """
     afresh = reset_entries(reset, new, [query.key for query in saved])
     origins = _origins(own, saved, taken)
@@ -132,9 +133,9 @@ def reset_entries(
     """Return the entries of the sources of ``new`` that ``--reset-source`` names.
 
     A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
-    number of its line in the offset log; after ``QUERY/`` it is one of that query only. A
-    DataFrame that is used twice is one source with two lines, and the name stands for both. Names
-    of other queries' sources are left to :func:`check_reset`.
+    number of the source's line in the offset log. ``QUERY/`` before it limits it to the sources of
+    that query. A DataFrame that is used twice is one source with two lines, and the name stands for
+    both lines. Names of other queries' sources are left to :func:`check_reset`.
 
     ``saved`` are the queries of the savepoint: if there are several, a number alone does not
     identify a source. ``option`` is :data:`RESET` or :data:`SET`. Raises UsageError if a name fits
@@ -164,8 +165,8 @@ def check_reset(
 ) -> None:
     """Raise UsageError when an option names a source that no query of the program reads.
 
-    ``queries`` are all queries that the program has started, ``saved`` those of the savepoint,
-    ``left`` those of them that the program may start later.
+    ``queries`` are all queries that the program has started, ``saved`` are the savepoint's queries,
+    and ``left`` are the saved queries that the program may start later.
     """
     for name in names:
         if not any(_named(name, query.sources or (), saved) for query in queries):
@@ -180,7 +181,7 @@ def check_reset(
 def _named(
     name: str, sources: Sequence[NewSource], saved: Collection[QueryKey] = ()
 ) -> list[NewSource]:
-    """Return the sources that a name fits: by uid, else by signature, number, or part of it."""
+    """Return the sources that a name fits: by uid, signature, number, or part of a signature."""
     exact = [s for s in sources if s.uid == name] or [s for s in sources if s.signature == name]
     if exact:
         return exact
@@ -358,7 +359,7 @@ class _Finder:
         return same[0] if same else None
 
     def _by_order(self) -> None:
-        """Pair the remaining sources of the query that continues, if both sides have as many."""
+        """Pair the remaining sources in order, if the saved and the new query have as many left."""
         if self._own is None:
             return
         left = [s for s in self._sources if s.entry not in self._found and s.uid is None]

@@ -39,7 +39,7 @@ def source_plans(
     matches: SourceMatches,
     facts: SourceFacts = NO_FACTS,
 ) -> tuple[SourcePlan, ...]:
-    """Return a row for each source of ``new``, in its order, then for those of ``own`` left behind.
+    """Return a row for each source of ``new`` in order, then for each one of ``own`` left behind.
 
     ``own`` is the saved query that continues as ``new``, if any.
     """
@@ -131,7 +131,7 @@ def _fresh(source: NewSource) -> SourcePlan:
 
 
 def _dropped(saved: SavedSource, fresh: Sequence[NewSource] = ()) -> SourcePlan:
-    """Return the row of a position that nothing takes; ``fresh``: the sources without one."""
+    """Return the row of a position that nothing takes; ``fresh`` are sources without a position."""
     kind = kind_of(saved.signature)
     renamed = [s.uid for s in fresh if s.uid and saved.uid and kind_of(s.signature) == kind]
     maps = [shlex.quote(f"{saved.uid}={name}") for name in renamed]

@@ -2,8 +2,8 @@
 
 ``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart``, and a query that a program
 starts later begin without one: with batch 0 in a new checkpoint, or in their own checkpoint. A sink
-that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently drops the output of those
-that it has, and another job may have continued from the checkpoint.
+that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently drops the output of batches
+that it has already, and another job may have continued from the checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NEXT_BATCH = (
     "if that path is another directory on its host, try again a minute after its next batch, which "
     "proves it"
 )
-#: Seconds by which the clocks of two hosts, and that of the storage, may differ.
+#: Seconds by which the clocks of two hosts and of the storage may differ.
 _CLOCKS = 60.0
 #: Sinks that keep nothing, so repeated output does not matter.
 KEEP_NOTHING = frozenset({"console", "memory", "noop"})
@@ -89,10 +89,10 @@ class EarlierRun:
     batch
         The newest batch that it has committed.
     checkpoint
-        The checkpoint that has this batch.
+        The checkpoint that has this batch; or, for a run that has written the same input, its sink.
     to_table
-        Whether it has written to a table, which still has its batches; else to a sink that keeps no
-        batch numbers.
+        Whether the run has written to a table, which still has its batches; else it has written to
+        a sink that keeps no batch numbers.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Agreed:
     text
         A note about what happens.
     rebase_to
-        The batch after which the query begins to count; None for its own numbers.
+        The number after which the query's batch numbers begin; None if they begin as usual.
     reason
         An id for programs; ``sink-unreadable`` if it is unknown whether consent would be needed.
     """
@@ -155,7 +155,7 @@ def judge_start(
     named: bool = True,
     mode: SinkMode | None = None,
 ) -> ConsentNeeded | Agreed | None:
-    """Decide whether a query may start where it is about to.
+    """Decide whether a query may start as ``begins`` says.
 
     ``position`` is the newest batch of the sink; None if it records none. ``ahead`` is the run that
     has continued this query in another checkpoint, if any. ``written`` is the run of this job's
@@ -271,7 +271,7 @@ def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
 
 
 def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
-    """Yield the ways to continue, without those that need an agreement."""
+    """Yield the ways to continue other than to agree to this start."""
     if stands is not None:
         yield (
             f"resume job {stands.name} (at batch {stands.batch}) with: flinkish run "
@@ -317,7 +317,7 @@ def judge_writers(
     same_job: Collection[str],
     mode: SinkMode | None,
 ) -> SinkPlan | None:
-    """Return the plan for a sink that a query of another job writes to, or None.
+    """Return the plan for a sink that a query of another job also writes to, or None.
 
     ``place`` is in the form of the writers' places. ``writers`` are queries of other jobs that have
     not ended. ``same_job`` are the jobs that have not ended and run the query that is restored: a

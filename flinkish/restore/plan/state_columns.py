@@ -46,9 +46,9 @@ class StateColumn:
     nullable
         Whether the schema allows nulls.
     has_nulls
-        Whether the schema and the program allow nulls.
+        Whether both the schema and the program allow nulls.
     told
-        Whether the program says whether the column may be null.
+        Whether the program says if the column may be null.
     whole
         What the column is a part of, for messages: the aggregate of a buffer.
     initial
@@ -79,7 +79,8 @@ class StateColumns:
     Attributes
     ----------
     skipped
-        The number of columns before them: of an aggregation's value, those that repeat the key.
+        The number of columns before these: in an aggregation's value, the columns that repeat the
+        key.
     """
 
     columns: tuple[StateColumn, ...]
@@ -178,7 +179,7 @@ def _named(
 
 
 def same_columns(saved: Sequence[StateColumn], new: Sequence[StateColumn]) -> dict[str, str]:
-    """Return the new name of each old column, by its old name; a column without one is gone.
+    """Return the new name of each old column, by its old name; removed columns are left out.
 
     Columns of one name are the same. So are those that are computed from the same expression: in
     order if there are as many of them as before, else those in the same place.
@@ -208,7 +209,7 @@ def event_time_changes(
 ) -> Iterator[StateChange]:
     """Yield the change where another column gives the time by which rows are stored.
 
-    A program without an event time removes no rows, and finds those that are stored by one.
+    A program without an event time removes no rows, and finds rows that are stored by event time.
     """
     same = same_columns(saved, new)
     before = [column for column in saved if column.event_time]

@@ -15,7 +15,7 @@ from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.operators.state_semantics import Initial, StateSemantics
 from flinkish.restore.plan.state_columns import StateColumns, columns_of, same_columns
 
-#: For each new column the index of the old one that it comes from; None for one that is new.
+#: For each column of the program, the index of the saved column that it comes from, or None.
 Places = tuple[int | None, ...]
 
 
@@ -49,8 +49,8 @@ def evolution_by_name(
 ) -> dict[str, StoreEvolution]:
     """Return the evolution of values whose fields the user names, by store.
 
-    Keys have the same columns in the same order; only their nullability may be wider. Stores of
-    which neither changes are left out.
+    Keys have the same columns in the same order; only their nullability may be wider. Stores whose
+    key and value stay the same are left out.
     """
     before = {store.name: store for store in saved}
     evolutions: dict[str, StoreEvolution] = {}
@@ -149,7 +149,8 @@ def _leading(
 ) -> Places | None:
     """Return the places of the columns that repeat the key before an aggregation's buffers.
 
-    These keep their order if the key's columns do; else they are matched by unique names.
+    These columns keep their order if the key's columns do; else they are matched by unique names.
+    The result is None if that is impossible.
     """
     if len(before) != len(after):
         return None

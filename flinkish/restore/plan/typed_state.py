@@ -174,9 +174,9 @@ def with_recodes(
     operator: NewOperator,
     resolved: Mapping[str, ResolvedState],
 ) -> dict[str, StoreEvolution]:
-    """Return the evolution of an operator's stores with what its typed states need.
+    """Return the evolution of an operator's stores with the recoding of its typed states.
 
-    ``evolution`` is that of the stores whose columns change.
+    ``evolution`` covers the stores whose columns change.
     """
     result = dict(evolution)
     for store in operator.node.stores:

@@ -41,8 +41,8 @@ class CatalogEntry:
 
     ``opened`` is set if its whole ``_metadata`` was requested. ``written`` is when its
     ``_metadata`` was written, by the storage's clock, read only if the recorded time is in the
-    future. ``leads_to`` is the location of the savepoint if this is a link, or another mount, of
-    it.
+    future. ``leads_to`` is the location of the savepoint itself if ``path`` is a link to it, or
+    another mount of it.
     """
 
     path: str
@@ -73,12 +73,12 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The savepoints found: ``savepoints`` newest first, the others by path.
+    """The savepoints found: ``savepoints`` sorted newest first, the other fields by path.
 
     ``unfinished`` are directories named like a savepoint without ``_metadata``: being written, left
     by a writer or a rewrite that was killed, or disposed of while others use their files.
     ``missing`` are requested paths without a savepoint. ``links`` maps the location of a savepoint
-    to the names of the links to it, or to a file of it, in the same directory.
+    to the names of the links in the same directory that lead to it or to a file of it.
     """
 
     savepoints: tuple[CatalogEntry, ...] = ()
@@ -199,14 +199,18 @@ def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
 
 
 def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
-    """Sort entries first that are not links and have a name in flinkish's form."""
+    """Return a key that sorts a savepoint's own directory before its links and other mounts.
+
+    Paths that are links come last, and paths below a link come before them. Within each of the
+    three groups, names of flinkish's form come first.
+    """
     path = entry.path
     behind_link = storage.is_local(path) and os.path.realpath(path) != path
     return is_link(path), behind_link, job_prefix(path) is None, path
 
 
 def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[str, ...]]:
-    """Return the names of the links in a directory, by the savepoint there that they lead to."""
+    """Return the names of the links in a directory, by the path of the savepoint they lead to."""
     if not storage.is_local(directory):
         return {}
     real = {os.path.realpath(entry.path): entry.path for entry in entries if not entry.leads_to}

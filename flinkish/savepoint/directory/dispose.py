@@ -35,8 +35,8 @@ class Disposed:
     ``removed`` of its files were removed (with ``_metadata``), and ``missing`` did not exist.
     ``bytes`` is the size of its removed data files (hard links elsewhere keep them on the disk).
     ``foreign`` are relative paths of files that are not the savepoint's own and stay. ``kept``
-    files stay because the savepoints ``users`` use them; disposing of the last of these removes
-    them.
+    files stay because the savepoints ``users`` use them; disposing of the last of these savepoints
+    removes the files.
     """
 
     path: str
@@ -72,8 +72,8 @@ def dispose(
     reported as removed. With ``follow``, ``path`` itself may be a link, which stays; links below it
     are never followed. ``tell`` is called with the location of each removed entry; directories end
     with a slash. ``siblings`` are the savepoints in the same directory, opened; None: they are
-    read. A renamed or copied one uses files by its metadata, without a list under its name; if its
-    metadata cannot be read, it may use any file.
+    read. A renamed or copied sibling uses files by its metadata, without a list under its name; if
+    its metadata cannot be read, it may use any file.
 
     Raises SavepointNotFound; Corrupt or UnsupportedFormat if its ``_metadata`` or a reference list
     cannot be read, so that its own files are unknown; FlinkishError if a sibling cannot be read and
@@ -90,7 +90,7 @@ def dispose(
         _check_lists(savepoint)
         listed = sharing.users_of(savepoint.path)
         unlisted = _unlisted_users(savepoint.path, listed, siblings, gone)
-        for each in unlisted:  # before anything is removed: its metadata may be gone by now
+        for each in unlisted:  # before anything is removed: reading their metadata may fail
             files.mark_used(_held_in(savepoint.path, each))
         foreign = files.mark_listed(_listed(savepoint))
         place.remove([FILE_NAME])
@@ -137,8 +137,8 @@ def dispose(
 def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadable, ...]:
     """Return the unreadable siblings of a savepoint, any of which may use its files.
 
-    On a local disk each has its own links, unless the directory was copied from elsewhere: then
-    there are holders, or lists.
+    On a local disk each savepoint has its own links, unless the directory was copied from another
+    storage. The sign of such a copy is a savepoint that has holders or contains reference lists.
     """
     if not siblings.unreadable:
         return ()
@@ -172,8 +172,8 @@ def _unlisted_users(
 ) -> tuple[OpenSavepoint, ...]:
     """Return the savepoints whose metadata has files in ``holder``, where they have no list.
 
-    They were renamed or copied. Those named in ``listed``, the one named ``apart``, and those that
-    have been disposed of are left out.
+    They were renamed or copied. Savepoints named in ``listed``, the savepoint named ``apart``, and
+    savepoints that have been disposed of are left out.
     """
     name = storage.base_name(holder)
     return tuple(
@@ -344,7 +344,7 @@ class _Files:
 
 
 def release_holder(holder: str, user: str) -> bool:
-    """Remove the list of a vanished ``user``, and the files that only it used in ``holder``.
+    """Remove the list of a vanished ``user``, and the files of ``holder`` that only it used.
 
     Returns whether the holder's directory is gone; a complete holder loses no files. Raises Corrupt
     if a list is damaged (nothing is removed), and StorageError.

@@ -2,8 +2,8 @@
 
 Anyone who can write into a directory of savepoints can write such a file. Therefore only the file's
 name identifies it. It is read with a size limit, and only if it is a regular file. Every field must
-have its type and range. A time in the future is replaced by the file's time, and so is a refresh
-before that: the clock of another host may be wrong.
+have its type and range. The clock of another host may be wrong: a time in the future is replaced by
+the file's time, and so is a time of refresh that is older than the file's.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Kind(str, Enum):
 
     WRITE = "write"
     PRUNE = "prune"
-    #: State is rewritten in a separate directory, from which a savepoint is then made; or copied
-    #: there for a rehearsal.
+    #: State is rewritten in a separate directory, from which a savepoint is then made; or state is
+    #: copied there for a rehearsal.
     REWRITE = "rewrite"
 
 
@@ -201,7 +201,7 @@ def _is_text(value: str) -> bool:
 
 
 def _believed(record: LeaseRecord, modified: float, now: float) -> LeaseRecord:
-    """Replace times in the future, and an older refresh, by the time of the lease's file. Pure.
+    """Replace times in the future, and a refresh older than the file, by the file's time. Pure.
 
     The owner's clock may be wrong. Each refresh writes the file, with the time of the storage.
     """
@@ -218,7 +218,7 @@ def _runs(pid: int) -> bool:
     """Return whether a process of this host runs; a zombie does not count as running."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
-            # The state follows the command in parentheses, which may itself contain some.
+            # The state follows the command in parentheses; the command may contain parentheses.
             return stream.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except (OSError, IndexError):
         pass  # no /proc, or it hides the processes of other users, or the process is gone

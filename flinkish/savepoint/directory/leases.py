@@ -1,12 +1,12 @@
 """Leases: locks in a directory of savepoints, so that two hosts do not conflict.
 
 A lease is a small file in ``<directory>/_locks/``, refreshed while its owner lives (like restic's
-locks). To take one, a process writes its lease and then reads the others: of two that conflict, at
+locks). A process writes its lease and then reads the others: of two processes that conflict, at
 least one sees the other and withdraws. Two savepoints of one job conflict, and a prune conflicts
 with every writer and other prune; savepoints of different jobs do not conflict. A rewrite of state
 conflicts with nothing: its lease only shows that it is alive. Disposing of one savepoint takes no
-lease (:mod:`flinkish.savepoint.directory.sharing`). The protocol assumes
-storage with read-after-write consistency, which local disks, HDFS and S3 have.
+lease (:mod:`flinkish.savepoint.directory.sharing`). The protocol assumes storage with
+read-after-write consistency, which local disks, HDFS and S3 have.
 
 A lease is stale (:meth:`LeaseRecord.is_stale`) if it has not been refreshed for :data:`STALE`
 seconds, or if it is of this host and its process is gone. The next process that finds it removes it
@@ -129,7 +129,7 @@ class Lease:
                 lease._thread.start()
                 return lease
             remove(target, record.lease_id)
-        assert other is not None  # else it was returned above
+        assert other is not None  # else the lease was returned above
         raise _locked(target, other)
 
     def _refresh(self) -> None:
@@ -156,7 +156,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        with suppress(StorageError, UnsafePath):  # the work is done, and it expires by itself
+        with suppress(StorageError, UnsafePath):  # the work is done; the lease expires by itself
             self.release()
 
 
@@ -166,7 +166,7 @@ def _first_conflict(target: str, mine: LeaseRecord) -> FoundLease | None:
         if other.is_foreign or other.name == mine.lease_id:
             continue
         if other.is_stale(time.time()):
-            with suppress(StorageError):  # it may belong to another user: ignored in any case
+            with suppress(StorageError):  # another user's file may not be removable
                 remove(target, other.name)
         elif other.record is None:
             # Its owner is unknown; only its kind is known, from its name.
@@ -202,7 +202,7 @@ def _locked(target: str, other: FoundLease) -> Locked:
 
 
 def _refuse_link(target: str) -> None:
-    """Refuse a directory of leases that is a link: its files are not in this directory."""
+    """Raise UnsafePath if the directory of leases is a link: its files would be elsewhere."""
     directory = storage.join(target, DIRECTORY)
     if storage.is_local(target) and os.path.islink(directory):
         raise UnsafePath(

@@ -19,7 +19,7 @@ from flinkish.savepoint.directory.places import is_link
 
 @dataclass(frozen=True)
 class Lists:
-    """Reference lists by user: user's name -> holder's location -> seconds since the epoch."""
+    """Reference lists: user's name -> holder's location -> when written (seconds since epoch)."""
 
     by_user: Mapping[str, Mapping[str, float]]
 
@@ -68,9 +68,10 @@ def users_by_metadata(savepoints: Sequence[CatalogEntry], holder: str) -> set[st
 
 
 def with_lists(directory: str, unfinished: Sequence[Unfinished], lists: Lists) -> list[Unfinished]:
-    """Add the reference lists to the unfinished savepoints, and those that left only lists. Pure.
+    """Add the reference lists to the unfinished savepoints. Pure.
 
-    A list is newer than the files of its user, so the later time is used.
+    A savepoint that has left only lists is appended. A list is newer than the files of its user, so
+    the later time is used.
     """
     by_name = {storage.base_name(each.path): each for each in unfinished}
     for user, written in lists.by_user.items():

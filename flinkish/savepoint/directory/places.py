@@ -48,7 +48,8 @@ def credible_time(created: float, written: float | None, now: float) -> float | 
 
     ``created`` is from its metadata: the clock of the host that took it, which a copy keeps. A time
     in the future is the mark of a wrong clock. Then ``written`` is used, the time of its
-    ``_metadata`` by the clock of the storage; None if that is in the future, too.
+    ``_metadata`` by the clock of the storage. Returns None if ``written`` is unknown, or is in the
+    future, too.
     """
     return next(
         (each for each in (created, written) if each is not None and not is_future(each, now)), None

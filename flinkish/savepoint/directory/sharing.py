@@ -8,9 +8,10 @@ keep, and disposing of the last user removes the rest.
 
 The order matters, because two hosts may run this at once. A user writes its list, then checks that
 the holder is still whole. A disposal removes the holder's ``_metadata`` first, then reads the
-lists. At least one of the two sees the other. In the same way a user takes over files of a holder
-that was disposed of before: it checks that the savepoint which lists them there is still whole, and
-the disposal of that one removes its ``_metadata`` before it reads the holder's lists.
+lists. At least one of the two sees the other. A new user may also take over files that an earlier
+user has in a holder which was disposed of before. The new user then writes its list in the holder
+and checks that the earlier user is still whole. A disposal of the earlier user removes that user's
+``_metadata`` first, then reads the holder's lists.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class FileRecord:
     ``query`` is the index of its query in the savepoint, and ``path`` is relative to the directory
     of the query. ``held`` is None for a file in this savepoint; otherwise its path in the earlier
     savepoint that holds it, relative to the directory that contains both savepoints. ``stamp`` is
-    that of the original file (:meth:`flinkish.storage.FileEntry.stamp`), by which a later savepoint
-    recognises that it is unchanged.
+    that of the original file (:meth:`flinkish.storage.FileEntry.stamp`): if that file still has
+    this stamp, a later savepoint takes it for unchanged.
     """
 
     query: int
@@ -102,7 +102,7 @@ class QuerySource:
 
     ``checkpoint`` is the root of its checkpoint. ``source`` and ``sink`` are descriptions as JSON
     data; ``sink_at`` replaces ``sink`` if the sink itself must be examined: it is called with the
-    query id and the batch id. ``batch_id`` None is the newest committed batch.
+    query id and the batch id. A ``batch_id`` of None means the newest committed batch.
     """
 
     name: str

@@ -133,7 +133,7 @@ def stream_matches(file: IO[bytes], digest: str) -> bool:
     return of_stream(file, algorithm_of(digest)) == digest
 
 
-#: Number of files whose directories are packed together.
+#: Number of files after which the collected ones are packed, as one text per directory.
 _PIECE = 4096
 
 

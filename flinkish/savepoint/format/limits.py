@@ -9,7 +9,7 @@ from typing import Final
 
 #: Bytes of ``_metadata`` on the disk: enough for tens of millions of files.
 MAX_FILE: Final = 4 << 30
-#: Bytes of one of its blocks, compressed or not. They are written with 256 KiB plus one record.
+#: Bytes of one block, compressed or not. The writer makes blocks of 256 KiB plus one record.
 MAX_BLOCK: Final = 32 << 20
 #: All blocks together may unpack to SPARE bytes plus MAX_RATIO times the bytes on the disk.
 MAX_RATIO: Final = 100

@@ -208,8 +208,8 @@ class Metadata:
     def __init__(self, path: str) -> None:
         """Read and check the whole file (file records are hashed, not decoded).
 
-        Raises SavepointNotFound, Corrupt, and UnsupportedFormat if a newer version of flinkish
-        wrote it, or it requires an unknown feature.
+        Raises SavepointNotFound, Corrupt, and UnsupportedFormat if the file has a newer format
+        version or requires an unknown feature.
         """
         self.path = path
         self.header: Header
@@ -273,7 +273,7 @@ class Metadata:
             except (Damaged, DamagedAvro):
                 if blocks.whole:
                     raise
-        # The start is longer than usual, or the file is damaged, and opening it raises.
+        # Header and queries are longer than usual, or the file is damaged: then opening it raises.
         whole = Metadata(path)
         return whole.header, whole.queries
 

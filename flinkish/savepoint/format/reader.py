@@ -298,7 +298,10 @@ def _describe_query(query: QueryRecord) -> dict[str, Any]:
 
 
 def parsed_offset(text: str) -> Any:
-    """Parse a source's offset: JSON in the source's own form; ``-`` (none yet) gives None."""
+    """Parse a source's offset: JSON in the source's own form; ``-`` (none yet) gives None.
+
+    Text that is not JSON is returned as it is.
+    """
     if text == "-":
         return None
     try:

@@ -1,11 +1,11 @@
 """Convert a directory's savepoints to the candidates of a retention policy. Pure except for links.
 
-Jobs are told apart by what their savepoints have in common, not by their names: the job's id, or
-the id of a query, which a restore that continues keeps. A job that went back to an earlier
-savepoint has new query ids; it counts with the job that it was restored from if both have the same
-name and that savepoint still exists. A job that this registry does not know is counted separately:
-two registries may run the same queries after one savepoint was restored in both, without knowing
-each other.
+Savepoints belong to one job if they have the job's id or the id of a query in common; the job's
+name alone does not count. A restore that continues keeps the ids of queries. A job that went back
+to an earlier savepoint has new query ids; it counts with the job that it was restored from if both
+have the same name and that savepoint still exists. A job that this registry does not know is
+counted separately: two registries may run the same queries after one savepoint was restored in
+both, without knowing each other.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Known:
     """What a registry knows about the savepoints of a directory.
 
     ``protected`` maps paths of savepoints that must stay to the reason. ``running`` are ids of
-    running jobs; the newest savepoint of each stays. ``jobs`` are the ids of all its jobs; None
-    (not asked) counts every job as its own. ``taken_here`` are the locations of the savepoints that
-    its jobs have taken.
+    running jobs; the newest savepoint of each stays. ``jobs`` are the ids of all jobs of the
+    registry; with None (the registry was not asked) every job counts as known. ``taken_here`` are
+    the locations of the savepoints that jobs of the registry have taken.
     """
 
     protected: Mapping[str, str]
@@ -53,9 +53,9 @@ def generations(
     A copy, which has the same ``_metadata``, is not a separate generation: it is kept or removed
     with its original. The target of a link in the directory counts as in use, and stays.
 
-    ``catalog`` has its savepoints opened. ``jobs`` selects savepoints of these job ids, and of the
-    jobs that they were restored from or that have their names in this registry; None selects all.
-    ``now`` is in seconds since the epoch; default: the clock.
+    ``catalog`` has its savepoints opened. ``jobs`` selects the savepoints of the jobs with these
+    ids, of jobs that are related to them by a query or a restore, and of this registry's jobs with
+    the same names; None selects all. ``now`` is in seconds since the epoch; default: the clock.
     """
     entries = catalog.own
     places = {entry.path: place_keys(entry.path) for entry in entries}
@@ -173,7 +173,7 @@ def _scope(
 def _with_running(
     candidates: Sequence[Candidate], running: Collection[str], now: float
 ) -> list[Candidate]:
-    """Mark the newest savepoints of running jobs as needed by these."""
+    """Mark the newest savepoints of running jobs as needed by these jobs."""
     by_path = {each.path: each for each in candidates}
     for run in {each.run for each in candidates}.intersection(running):
         timed = by_clock([each for each in candidates if each.run == run], now)

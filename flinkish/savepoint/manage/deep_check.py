@@ -1,8 +1,8 @@
 """The deepest check of a savepoint: the engine decodes and counts every state row.
 
-From Spark's ``StateStoreMetrics`` and ``SymmetricHashJoinStateManager.metrics``: the number of rows
-that Spark reports for an operator is the number of keys in its only store; for a stream-stream
-join, in the two stores with the buffered rows, ``keyWithIndexToValue``.
+For an operator with one store, the number of rows that Spark reports is the number of keys in that
+store (``StateStoreMetrics``). For a stream-stream join, it is the number of keys in the two stores
+with the buffered rows, ``keyWithIndexToValue`` (``SymmetricHashJoinStateManager.metrics``).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def deep_check(savepoint: OpenSavepoint, reporter: SavepointReporter) -> DeepChe
     """Decode every state row of a savepoint whose files are whole.
 
     The number of rows is compared with the recorded one, if Spark had counted them, and the
-    structure of rows with the schemas in the savepoint. The file records of one operator at a
-    time are in memory.
+    structure of rows with the schemas in the savepoint. In a canonical savepoint the rows are only
+    decoded and counted. The file records of one operator at a time are in memory.
     """
     reporter.phase("rows")
     rows = 0

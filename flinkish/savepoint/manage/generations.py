@@ -6,20 +6,20 @@ next savepoint may be another host's, whose clock is wrong, and a copy keeps the
 * **Batch numbers** come first. A query keeps its id and its batch count over restarts and restores,
   on any host, and both are in the metadata. Of two savepoints with a query in common, the one with
   the higher numbers is the later state.
-* **Times** decide where the numbers do not: no new batch, or no query in common. A time in the
-  future is ignored; then the time of the file replaces it, which is by the clock of the storage
-  (:func:`flinkish.savepoint.directory.places.credible_time`).
-* If **both exist and disagree**, the order is unknown: numbers start again if a checkpoint is
+* **Times** decide where the numbers do not: no new batch, no query in common, or one query ahead
+  and another behind. A time in the future is ignored, and the file's time, by the storage's clock,
+  replaces it (:func:`flinkish.savepoint.directory.places.credible_time`).
+* If **numbers and times disagree**, the order is unknown: numbers start again if a checkpoint is
   rolled back, and clocks can be wrong. Then neither savepoint makes the other dispensable, and a
-  rule that counts keeps savepoints that are late by either.
+  rule that counts keeps the savepoints that are among the latest by numbers or by times.
 
 The parents of a savepoint (what its job was restored from) show only which jobs belong together
-(:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and tells nothing about its
-siblings.
+(:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and it says nothing about the
+order of the other savepoints.
 
 A savepoint that was taken while queries of its job were missing says nothing about them: it never
-makes a savepoint with such a query dispensable. One that has all queries of its job can; otherwise
-a query that a program has dropped would keep a savepoint forever.
+makes a savepoint with such a query dispensable. A savepoint that has all queries of its job can do
+so; otherwise a query that a program has dropped would keep a savepoint forever.
 
 A relation between two savepoints that does not depend on a third has an advantage: a savepoint that
 is kept now is kept the next time too, regardless of removals in between.
@@ -43,8 +43,9 @@ class Candidate:
     ``_metadata`` was written by the storage's clock, needed only if ``created`` is in the future.
     ``needed`` are reasons to keep it regardless of the policy. ``run`` is the id of the job that
     took it. ``batches`` maps query ids to saved batches. ``taken_here`` is set if this registry
-    knows that one of its jobs took it; any other may be a forgery, and makes no known one
-    dispensable. ``has_all`` is set if it has all queries that its job had then, as far as known.
+    knows that one of its jobs took it; any other savepoint may be a forgery, and makes no savepoint
+    taken here dispensable. ``has_all`` is set if it has all queries that its job had then, as far
+    as known.
     """
 
     path: str
@@ -67,7 +68,7 @@ class Timed:
 
     @property
     def sort_key(self) -> tuple[bool, float, str]:
-        """Sorts by the clock, newest first; without a credible time, last."""
+        """Sorts by the clock, newest first; candidates without a credible time are last."""
         time = self.candidate.created if self.time is None else self.time
         return self.time is None, -time, self.candidate.path
 
@@ -95,8 +96,10 @@ def progress(one: Candidate, other: Candidate) -> int:
 def replaces(one: Candidate, other: Candidate) -> bool:
     """Return whether ``one``, which is later by the clock, makes ``other`` dispensable.
 
-    They are of one job, or have a query in common, and the batches do not disagree. If ``one`` has
-    all queries of its job, the program has dropped those that only ``other`` has.
+    It does if they are of one job or have a query in common, and ``other`` is not later by the
+    batches. ``one`` must also have every query of ``other``, or all queries of its job: then the
+    program has dropped those that only ``other`` has. Only a savepoint that is ``taken_here`` makes
+    another one that is ``taken_here`` dispensable.
     """
     related = one.run == other.run or not one.batches.keys().isdisjoint(other.batches)
     trusted = one.taken_here or not other.taken_here
@@ -115,7 +118,9 @@ def is_newest(job: Sequence[Timed], index: int) -> bool:
 
 
 def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
-    """Return whether fewer than ``count`` are later, by the clock or by the batches.
+    """Return whether fewer than ``count`` others are later, by the clock or by the batches.
+
+    Where the batches do not show which of two savepoints is later, the clock does.
 
     ``job`` has the savepoints of a job by the clock, newest first.
     """
@@ -132,9 +137,10 @@ def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
 
 
 def time_bounds(job: Sequence[Timed], index: int) -> tuple[float | None, float | None]:
-    """Return the times between which a savepoint was taken, by the batches of those with times.
+    """Return the times between which a savepoint was taken, as its batches show.
 
-    None: there is no such bound.
+    These are the latest time of a savepoint with lower batches, and the earliest time of one with
+    higher batches; None if there is no such savepoint.
     """
     mine = job[index].candidate
     before: list[float] = []

@@ -46,8 +46,8 @@ _USED = "other savepoints use its files"
 class PruneOutcome:
     """The outcome for one savepoint.
 
-    ``reasons`` are why it is kept; if empty it is to be removed. If it was not ``removed``,
-    ``error`` says why. ``bytes`` are those of the files that are removed (with ``dry_run``: would
+    ``reasons`` say why it is kept; without a reason it is to be removed. If the removal failed,
+    ``error`` says why. ``bytes`` is the size of the files that are removed (with ``dry_run``: would
     be); hard links elsewhere keep them on the disk. ``shared`` is the number of its files that stay
     because other savepoints use them. ``gone`` is as in :class:`GarbageOutcome`, only if requested.
     """
@@ -70,10 +70,10 @@ class PruneOutcome:
 class GarbageOutcome:
     """The outcome for one directory without ``_metadata``.
 
-    ``reason`` is why it stays; None: it is to be removed. ``only`` restricts the removal to these
-    files, relative to the directory. ``lists`` are directories of other savepoints in which it has
-    a list of used files. ``gone`` are locations that were removed (with ``dry_run``: will be);
-    directories end with a slash.
+    ``reason`` is why it stays; None means that it is to be removed. ``only`` restricts the removal
+    to these files, relative to the directory. ``lists`` are directories of other savepoints in
+    which it has a list of used files. ``gone`` are locations that were removed (with ``dry_run``:
+    would be); directories end with a slash.
     """
 
     found: Unfinished
@@ -132,7 +132,7 @@ def prune(
 
     Savepoints that cannot be read, and damaged ones that the policy would keep, are left alone and
     reported; the policy does not count them. If a savepoint shares files with others, only the
-    files that nothing else uses are removed; if an unreadable savepoint may use its files, it
+    files that nothing else uses are removed. A savepoint whose files an unreadable one may use
     stays. A failed removal does not stop the others.
 
     ``protected`` maps paths of savepoints that must stay to the reason. ``running``, ``known_jobs``
@@ -205,7 +205,7 @@ def _decide(
 
     def damage(path: str) -> FlinkishError | None:
         if path not in looked:
-            # As restores do by default: what is kept for its being whole can be restored.
+            # A restore checks at this level by default, so what is kept as whole can be restored.
             looked[path] = find_damage(entries[path], LOGS)
         return looked[path]
 
@@ -264,7 +264,7 @@ def _carry_out(
 ) -> PruneOutcome:
     """Remove the savepoint, or plan its removal, and return the outcome.
 
-    ``before`` contains the locations removed for earlier savepoints; those of this one are added.
+    ``before`` contains the locations removed for earlier savepoints; this savepoint's are added.
     ``catalog`` has the savepoints that the directory had at the start.
     """
     if outcome.keep:
@@ -301,13 +301,13 @@ def collect_garbage(
     """Remove the directories of unfinished savepoints that no process writes any more, and husks.
 
     A husk is the remainder of a disposed savepoint, kept because other savepoints used its files.
-    It is removed when these are gone; its files that nobody uses, left by an interrupted disposal,
-    are removed at once. Lists of an unfinished savepoint in other savepoints are removed, too.
-    Stale leases are ignored, and removed. Only directories with a name that flinkish gives to
-    savepoints are examined.
+    It is removed when these savepoints are gone. Files in it that nobody uses, left by an
+    interrupted disposal, are removed at once. Lists of an unfinished savepoint in other savepoints
+    are removed, too. Stale leases are ignored, and removed unless this is a dry run. Only
+    directories with a name that flinkish gives to savepoints are examined.
 
     ``writing`` has the target directory and job id of every savepoint that a request is writing;
-    the rest is as for :func:`prune`. Raises Locked and StorageError.
+    the other parameters are those of :func:`prune`. Raises Locked and StorageError.
     """
     location = storage.locate(directory)
     clock = time.time() if now is None else now
@@ -442,7 +442,7 @@ def _remove(outcome: GarbageOutcome, tell: Tell | None) -> GarbageOutcome:
             storage.remove_files(directory, (f"{name}/{each}" for each in outcome.only), told)
             storage.remove_empty_directories(directory, _directories(name, outcome.only), told)
             removed = True
-        # Last, because after an interruption the next prune finds it by these lists.
+        # Lists go last: after an interruption, the next prune finds the savepoint by its lists.
         for holder in outcome.lists:
             sharing.forget_references(holder, name, tell)
         return replace(outcome, removed=removed)

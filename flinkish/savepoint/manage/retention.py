@@ -113,8 +113,8 @@ def plan_whole(
     Only what would be kept is examined; what is removed may be damaged. ``damage`` returns the
     fault of the savepoint at a path; it is called at most once for each. Pure but for ``damage``.
 
-    Returns the decisions on the others, and the paths of damaged ones with the error. These are
-    neither kept in place of another nor removed.
+    Returns the decisions on the savepoints that are not damaged, and the errors of the damaged ones
+    by path. A damaged savepoint is neither kept in place of another nor removed.
     """
     bad: dict[str, FlinkishError] = {}
     looked: set[str] = set()
@@ -158,7 +158,7 @@ def _reasons(job: Sequence[Timed], policy: Policy, now: float) -> Iterator[tuple
 
 
 def _lowest_batches(job: Sequence[Timed], border: float) -> Mapping[str, int]:
-    """Return the lowest batch of each query among the savepoints that were taken since a time."""
+    """Return the lowest batch of each query in the savepoints taken since ``border``."""
     lowest: dict[str, int] = {}
     for each in job:
         if each.time is not None and each.time >= border:
@@ -168,10 +168,10 @@ def _lowest_batches(job: Sequence[Timed], border: float) -> Mapping[str, int]:
 
 
 def _is_within(job: Sequence[Timed], index: int, border: float, lowest: Mapping[str, int]) -> bool:
-    """Return whether a savepoint was taken since a time, by its own time or by its batches.
+    """Return whether a savepoint was taken since ``border``, by its own time or by its batches.
 
-    A host whose clock is slow takes new savepoints with old times: then their batches are higher
-    than those of others that were taken since.
+    A host whose clock is slow takes new savepoints with old times. Their batches are then higher
+    than those of other savepoints that were taken since ``border``.
     """
     time, batches = job[index].time, job[index].candidate.batches
     if time is not None and time >= border:

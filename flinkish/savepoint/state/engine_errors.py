@@ -24,7 +24,7 @@ _HINT = "flinkish savepoint verify --level deep shows what is damaged"
 
 @contextmanager
 def converted_errors(query: str | None = None) -> Iterator[None]:
-    """Convert errors of the engine that are raised inside; they name ``query``, if given.
+    """Convert errors that the engine raises in the context; the new ones name ``query``, if given.
 
     They become UnsupportedFormat for a form or type of state that the engine does not read,
     Corrupt for a damaged state file, and Incompatible if the engine refuses the operation.

@@ -1,4 +1,4 @@
-"""A savepoint whose state is given as rows; for small state, as this process writes it."""
+"""Writing a savepoint whose state is given as rows; for small state, as one process writes it."""
 
 from __future__ import annotations
 

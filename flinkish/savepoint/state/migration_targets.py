@@ -31,8 +31,8 @@ class PlannedRewrite:
     """The planned rewrite of one operator's state.
 
     ``partitions`` and ``backend`` are the values before and after. ``shuffle`` is why rows
-    go through a Spark shuffle, None if they do not. ``changes`` of values have one line per
-    field.
+    go through a Spark shuffle, None if they do not. ``changes`` has one line for each changed
+    field of the values.
     """
 
     query: str

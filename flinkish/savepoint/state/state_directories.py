@@ -3,9 +3,8 @@
 See :class:`flinkish.engine.stores.files.StateSource`. Objects are sent to Spark's workers,
 which access the storage with their own environment.
 
-The temporary one is named like a savepoint, without ``_metadata``. Other processes see an
-unfinished savepoint, and the remains of a killed process are removed like one (``savepoint prune
---garbage``).
+The temporary directory is named like a savepoint and has no ``_metadata``. Other processes take it
+for an unfinished savepoint, and ``savepoint prune --garbage`` removes what a killed process left.
 """
 
 from __future__ import annotations
@@ -78,9 +77,9 @@ class SavedDirectory:
 
 
 def _open_recorded(location: str, path: str, recorded: RecordedFile) -> BinaryIO:
-    """Open a file and compare it with its record; the bytes compared are those that are read.
+    """Open a file and compare it with its record; the caller then reads the bytes compared.
 
-    A file on remote storage is fetched for that, into memory or a temporary file.
+    A file on remote storage is fetched for this purpose, into memory or a temporary file.
     """
     file = storage.open_file(location)
     try:

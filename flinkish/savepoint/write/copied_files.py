@@ -1,4 +1,4 @@
-"""The files of a savepoint that is copied: found at the target, taken from there, or sent."""
+"""The files of a copy: found in place, taken from an earlier savepoint at the target, or sent."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Copier:
 
     def copy(self) -> None:
         """Put all files in place; raise Corrupt for a bad file of the source."""
-        # Until it is whole again, a damaged copy must not count as a savepoint either.
+        # A damaged copy must not count as a savepoint either, until it is whole again.
         storage.remove_file(self._directory, f"{self._name}/{FILE_NAME}")
         self._compare_present(remove=True)
         self._progress.phase("files")
@@ -200,7 +200,7 @@ class Copier:
         locate: Callable[[FileRecord], str | None],
         take: Callable[[FileRecord, str, TransferOutcome], bool],
     ) -> None:
-        """Place the missing files that ``locate`` finds; ``take`` returns whether one is good."""
+        """Place the missing files that ``locate`` finds; ``take`` tells whether a file is good."""
         pending: deque[tuple[int, FileRecord, str]] = deque()
 
         def transfers() -> Iterator[storage.Placing]:
@@ -265,7 +265,7 @@ def _fits(record: FileRecord, outcome: TransferOutcome) -> bool:
 
 
 def _is_equal(item: tuple[int, FileRecord, str]) -> bool:
-    """Return whether the file in a place is the recorded one, and not a link to it."""
+    """Return whether the file at a location is the recorded one, and not a link to it."""
     _, record, place = item
     if storage.is_local(place) and os.path.islink(place):
         return False

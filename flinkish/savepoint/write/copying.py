@@ -2,7 +2,7 @@
 
 An interrupted copy has no ``_metadata``, so it is not a savepoint. The next copy continues it: a
 file already in place is read and compared with its recorded digest instead of being sent, and a
-file that an earlier copy of the job has at the target is taken from there. Every other file is
+file that an earlier savepoint of the job has at the target is taken from there. Every other file is
 digested on its way. Files that other savepoints hold for the source become the copy's own.
 """
 
@@ -34,10 +34,11 @@ def copy_savepoint(
     ``owner`` is ``user@host``. With ``dry_run``, only find out what would be sent. After an error,
     the files copied so far stay.
 
-    Raises SavepointNotFound, Corrupt if a file of the source does not have its recorded digest,
-    UsageError if the target is the source, StorageError if another savepoint of that name is there
-    or one that cannot be read, Locked if another process writes a savepoint of the job or removes
-    files there.
+    Raises SavepointNotFound; Corrupt if a file of the source is missing or does not have its
+    recorded digest; UnsupportedFormat if a digest has an unknown form; UsageError if the copy would
+    be the source itself, be inside it, or have no name; StorageError if the target has another
+    savepoint of that name, or an unreadable one; UnsafePath if writing the copy would follow a
+    link; Locked if another process writes a savepoint of the job or removes files there.
     """
     started = time.monotonic()
     source = open_savepoint(path)

@@ -1,7 +1,7 @@
 """Tables on disk: files in place in a savepoint under way, and files of an earlier savepoint.
 
-The earlier one is the newest of the job in the same directory: the new savepoint may share its
-files.
+The new savepoint may share files with one earlier savepoint in the same directory: the newest of
+the job, or else the one that the job was restored from.
 
 A savepoint may have a million files, and its memory must not grow with their number. SQLite keeps
 the tables in its own temporary file (an unnamed database), with a few pages in memory.
@@ -41,7 +41,7 @@ _UNIQUE = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:sst|log
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The files in place and their bytes, those that another savepoint holds, and bytes copied."""
+    """Number and bytes of files in place, number that other savepoints hold, bytes copied."""
 
     files: int
     bytes: int
@@ -108,7 +108,10 @@ class Ledger:
         return row[2], row[3]
 
     def is_placed(self, query: int, file: ListedFile, attempt: int) -> bool:
-        """Return whether an earlier attempt placed this unchanged file; assign it to this one."""
+        """Return whether an earlier attempt placed this file; if so, assign it to ``attempt``.
+
+        A file that has changed since that attempt does not count.
+        """
         cursor = self._db.execute(
             "UPDATE placed SET attempt = ? WHERE query = ? AND path = ? AND size = ? AND stamp = ?",
             (attempt, query, file.path, file.size, file.stamp),
@@ -133,7 +136,7 @@ class Ledger:
     def drop_others(self, query: int, attempt: int) -> Iterator[str]:
         """Forget files that this attempt does not need; yield those in the savepoint itself.
 
-        They are forgotten while the iterator is consumed, some at a time.
+        Files of the savepoint itself are forgotten while the iterator is consumed, some at a time.
         """
         others = "query = ? AND attempt < ?"
         self._db.execute(
@@ -208,7 +211,7 @@ def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
 def in_directory(directory: str, path: str) -> OpenSavepoint | None:
     """Return the savepoint at ``path`` if it is directly below ``directory`` and readable.
 
-    A link is not, see :func:`newest_of_job`.
+    Returns None for any other path, and for a link (:func:`newest_of_job` says why).
     """
     try:
         location = savepoint_directory(path)

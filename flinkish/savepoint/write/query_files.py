@@ -84,7 +84,7 @@ class QueryFiles:
 
         That is the newest savepoint of the job, or else the one that the job was restored from. If
         files can be hard-linked, nothing is shared: a link costs nothing and keeps every savepoint
-        self-contained. Nothing is shared either if its files cannot be read.
+        self-contained. Nothing is shared either if the earlier savepoint's records cannot be read.
         """
         if all(_can_link(query.checkpoint, self._path) for query in queries):
             return
@@ -122,7 +122,8 @@ class QueryFiles:
     def _is_kept(self, holder: str) -> bool:
         """Return whether the earlier savepoint keeps its files in a holder that is disposed of.
 
-        Its own disposal removes its ``_metadata`` before it reads the lists in the holder.
+        A disposal of the earlier savepoint removes its ``_metadata`` first, then reads the lists in
+        the holder, and so finds the list of this savepoint.
         """
         earlier = self._earlier
         return (
@@ -223,7 +224,7 @@ class QueryFiles:
 
         outcomes = self._transferer.carry(transfers(), total_bytes=cut.files.bytes)
         batch: list[tuple[FileRecord, bool]] = []
-        with closing(outcomes):  # an error keeps this frame, and it the transfers under way
+        with closing(outcomes):  # else an error's traceback would keep the transfers running
             for outcome in outcomes:
                 record = self._record_outcome(attempt, sent.pop(0), outcome)
                 batch.append((record, outcome.linked))
@@ -289,7 +290,7 @@ class QueryFiles:
         """Check the ends of the files that are now in place: Spark may have trimmed the originals.
 
         Raises Corrupt, which names the checkpoint's damaged files. Files that an earlier savepoint
-        holds were checked when that was taken.
+        holds were checked when that savepoint was taken.
         """
         cut = attempt.cut
         own = (
@@ -311,7 +312,7 @@ class QueryFiles:
 
         On a local disk it is read as a checkpoint and must give the same cut. On other storage this
         would download every archive, and with files held by earlier savepoints the directory is not
-        a complete checkpoint. There, sizes are compared, with one listing per directory.
+        a complete checkpoint. In these cases sizes are compared, with one listing per directory.
         """
         if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
             try:
@@ -375,8 +376,8 @@ def _can_link(checkpoint: str, path: str) -> bool:
 def _verify_cut(cut: Cut, target: str) -> None:
     """Read the new directory as a checkpoint: it must be complete and give the same cut.
 
-    It differs if a file was replaced between reading and linking (an executor that repeats a task
-    writes a new RocksDB archive, which names other shared files).
+    The cut differs if a file was replaced between reading and linking (an executor that repeats a
+    task writes a new RocksDB archive, which names other shared files).
     """
     try:
         again = read_cut(target, cut.batch_id)

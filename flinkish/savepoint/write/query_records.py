@@ -36,9 +36,9 @@ def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
 def rewritten_source(
     query: QueryRecord, checkpoint: str, facts: Iterable[OperatorFacts]
 ) -> QuerySource:
-    """Return a query of a savepoint to be saved again, from a checkpoint with rewritten state.
+    """Return the source for saving a savepoint's query again, from a checkpoint of rewritten state.
 
-    ``facts`` are those of its operators, in their order.
+    ``facts`` are those of the query's operators, in the order of the operators.
     """
     return QuerySource(
         name=query.name,

@@ -18,7 +18,7 @@ from flinkish.savepoint.format import digests
 #: Number of local files that are linked together, or copied by one task of a thread.
 BATCH = 128
 _LOCAL_WORKERS = 4
-#: Maximum bytes of one batch that passes through this process: they are in memory together.
+#: Maximum bytes of one batch that passes through this process; its files are in memory together.
 _BATCH_BYTES = 2 << 20
 
 

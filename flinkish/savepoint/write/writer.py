@@ -51,8 +51,8 @@ def write_savepoint(
     files with earlier savepoints. Without a ``transferer``, threads of this process copy.
 
     Raises WrongState if there are no queries or a query's files are trimmed faster than they are
-    taken, NoCommittedBatch at the deadline, and Locked if another process writes a savepoint of
-    this job there or removes files.
+    taken, NoCommittedBatch at the deadline, Corrupt if a checkpoint is damaged, Locked if another
+    process writes a savepoint of this job there or removes files, and StorageError.
     """
     if not queries:
         raise WrongState(
@@ -84,8 +84,8 @@ def write_savepoint(
                     storage.sync_directory(parent)
             except BaseException as error:
                 removed = isinstance(error, (FlinkishError, OSError)) and not is_there(path)
-                # The first error is the one to report. Without the removal the lists stay, too:
-                # the savepoint may be complete.
+                # The first error is the one to report. If the directory cannot be removed, the
+                # savepoint in it may be complete, so its lists in other savepoints stay, too.
                 with suppress(FlinkishError):
                     storage.remove_tree(*storage.split(path))
                     files.take_back_references()
