@@ -268,9 +268,8 @@ class FlinkishUpgradeOperator(FlinkishOperator):
     """Upgrades a running job, as ``flinkish upgrade in-place``; its XCom is the new job's id.
 
     The task's process carries out the upgrade, and the rollback if the upgrade fails, so the task
-    is never deferred. If that process dies, a retry finishes the upgrade. A finished upgrade is not
-    begun again: the retry returns its job, or raises its failure if the old program had to be
-    started again.
+    is never deferred. If that process dies, a retry finishes the upgrade. Once it is finished, a
+    retry returns the job, or raises the failure if the old program had to be started again.
 
     Parameters
     ----------
@@ -291,8 +290,7 @@ class FlinkishUpgradeOperator(FlinkishOperator):
     rehearsed : bool
         Whether some batches run on a copy of the state first.
     health : Health
-        What the new program must commit, and in which time; otherwise the old program is started
-        again.
+        What the new program must commit in which time; otherwise the old one is started again.
     """
 
     template_fields: Sequence[str] = ("job", "program", "arguments", "directory")

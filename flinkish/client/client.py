@@ -169,12 +169,7 @@ class Client(ProgramRunner):
         Returns
         -------
         list of JobOutcome
-            The outcome for each job. Failures are part of the outcomes, not raised.
-
-        Raises
-        ------
-        NoSavepointDirectory
-            No directory is given or configured.
+            The outcome for each job, failures included. Only NoSavepointDirectory is raised.
         """
         context = self._context
         asked = all_jobs.jobs_to_save(context, directory, name)

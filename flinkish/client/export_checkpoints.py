@@ -235,9 +235,8 @@ class ExportPlace:
     """Where checkpoints are built, each in its own directory, and where they are put.
 
     On remote storage, where no directory is renamed, ``building`` is ``final``. ``is_single``:
-    whether ``final`` is one checkpoint, which is replaced, not a directory of checkpoints;
-    ``replaces`` is then the newest batch that the old checkpoint has planned. ``built``: the names
-    of the directories that this export has built.
+    ``final`` is one checkpoint, which is replaced, not a directory of checkpoints; ``replaces`` is
+    then its newest planned batch. ``built``: the directories that this export has built.
     """
 
     building: str

@@ -84,9 +84,8 @@ class Job:
             Seconds; None waits without limit.
         until : str
             ``ended``, ``running``, ``batch=N`` (every query has committed batch N or a later one),
-            ``batch=+N`` (every query has committed N more batches than when the wait began), or
-            ``idle`` (every query has committed what its sources had, see
-            :mod:`flinkish.client.wait_goals`).
+            ``batch=+N`` (N more than when the wait began), or ``idle`` (every query has committed
+            what its sources had, see :mod:`flinkish.client.wait_goals`).
         query : str, optional
             With ``batch=N``, ``batch=+N`` and ``idle``: consider only this query.
 
@@ -205,8 +204,7 @@ class Job:
     def cancel(self, *, timeout: float | None = None) -> Job:
         """Cancel the job without a savepoint, and wait until it has ended.
 
-        A driver on this host that does not answer within ``execution.cancel.grace`` is ended by
-        signals.
+        A driver on this host is ended by signals after ``execution.cancel.grace`` without answer.
 
         Parameters
         ----------
@@ -231,11 +229,7 @@ class Job:
         return self.refresh()
 
     def cancel_with_savepoint(
-        self,
-        directory: str | None = None,
-        *,
-        format: str = "native",
-        timeout: float | None = None,
+        self, directory: str | None = None, *, format: str = "native", timeout: float | None = None
     ) -> Savepoint:
         """Take a savepoint, then cancel the job; as :meth:`stop`, but the job becomes CANCELED."""
         outcome = lifecycle.cancel_with_savepoint(
@@ -264,8 +258,7 @@ class Job:
         secret_args : sequence of str, optional
             Secret arguments of the program, which are not recorded.
         restore : RestoreOptions, optional
-            How ``savepoint`` is restored. What the job accepted when it was restored is accepted
-            again.
+            How ``savepoint`` is restored. What the job accepted at its own restore stays accepted.
         wait : bool
             Whether to wait until the job runs.
 
@@ -277,11 +270,10 @@ class Job:
         Raises
         ------
         WrongState
-            The job has not ended, another one has continued from its state, or its program or its
+            The job has not ended, another has continued from its state, or its program or
             checkpoints are missing.
         UsageError
-            Secrets are missing, ``conf`` would change a recorded setting, or ``restore`` is given
-            without ``savepoint``.
+            Secrets are missing, ``conf`` changes a recorded setting, or only ``restore`` is given.
         Locked
             An unfinished upgrade continues from the job, or has its name.
         FlinkishError
@@ -319,11 +311,7 @@ class PendingSavepoint:
 
     @property
     def is_done(self) -> bool:
-        """Whether :meth:`result` need not wait any longer.
-
-        A savepoint is done when it is complete or has failed. A stop is done when it has failed, or
-        when its job has ended. Both are done when the job's driver has died.
-        """
+        """Whether it has a result, and a job that it stops has ended; or the driver has died."""
         registry = self._context.registry
         request = registry.request(self.request_id)
         is_saved = request.state.is_final and request.kind is RequestKind.SAVEPOINT

@@ -329,8 +329,7 @@ class RemoteStore:
                     self._fs.pipe_file(self._path(target), data)
                 return len(data)
             part = max(_PART, size // _PARTS)
-            # A part is buffered, split off, signed and sent; as measured, this takes memory of many
-            # times the part's size.
+            # To buffer, split, sign and send a part takes many times its size (measured).
             with _room.taken(10 * part), self._new_file(target, part) as writer:
                 while block := reader.read(_BLOCK):
                     hasher.update(block)

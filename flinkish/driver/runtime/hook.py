@@ -6,11 +6,9 @@ They only record the program's calls and leave the decisions to the :class:`Runt
   runtime (name, checkpoint location, restore).
 * ``StreamingQuery.awaitTermination`` and ``isActive``, ``StreamingQueryManager.active`` and
   ``awaitAnyTermination``, ``SparkContext.stop``: while a request that has quiesced queries has no
-  result, they wait, or say that the queries run. ``stop`` ends the queries before it stops Spark.
-* ``StreamingQuery.processAllAvailable``, ``lastProgress``, ``recentProgress``: the runtime learns
-  that the program asks for the state of a query.
-* ``SparkSession.Builder.getOrCreate``, ``create``, ``remote`` and ``config``: they refuse a Spark
-  Connect server that is not in this process.
+  result, they wait, or say that the queries run. ``stop`` ends the queries before Spark.
+* ``processAllAvailable``, ``lastProgress``, ``recentProgress``: the runtime learns of the call.
+* ``SparkSession.Builder``: its methods refuse a Spark Connect server outside this process.
 * With a Connect server in this process: the client's classes of the same names, and
   ``SparkConnectClient.execute_command_as_iterator``, which requests the run of a pipeline.
 
