@@ -22,7 +22,7 @@ from flinkish.errors import UnsupportedFormat
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 _PIECE: Final = 16 << 20
-#: Compressed bytes that zstd gets at a time: 4 of them may expand to 128 KiB.
+#: Compressed bytes that zstd gets at a time: 4 bytes may expand to 128 KiB.
 _ZSTD_READ: Final = 2 << 10
 #: zlib's own checksum, most of which fastavro leaves after the data; no reader uses it.
 _CHECKSUM: Final = 4
@@ -58,8 +58,8 @@ class ContainerReader:
     def header(self) -> tuple[dict[str, bytes], bytes]:
         """Read the header, and return its metadata and the marker between blocks.
 
-        Raises DamagedAvro, also if the file is not an Avro container file, and UnsupportedAvro for
-        another version of the container format.
+        Raises DamagedAvro if the header is damaged or the file is not an Avro container file, and
+        UnsupportedAvro for another version of the container format.
         """
         magic = self._take(len(MAGIC))
         if magic[:3] != MAGIC[:3]:
@@ -169,7 +169,7 @@ def _inflate(packed: bytes, most: int) -> bytes:
 def _zstandard(data: bytes) -> bytes:
     import zstandard
 
-    # The checksum detects flipped bits, which may go unnoticed with deflate.
+    # The checksum detects flipped bits. Deflated data has none, so they may go unnoticed there.
     return zstandard.ZstdCompressor(write_checksum=True).compress(data)
 
 

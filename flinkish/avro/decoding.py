@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flinkish.errors import Corrupt
 
-#: How many more elements arrays and maps may have than there are bytes.
+#: By how much the number of elements of arrays and maps may exceed the number of bytes.
 MAX_EMPTY: Final = 1 << 20
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
@@ -87,7 +87,7 @@ Decode = Callable[[Cursor], Any]
 
 
 def decode_null(cursor: Cursor) -> None:
-    """Read a null: no bytes."""
+    """Read a null, which takes no bytes."""
     return
 
 
@@ -183,7 +183,7 @@ def fixed(size: int) -> Decode:
 
 
 def choice(values: list[str]) -> Decode:
-    """Return a reader of an enum; ``values`` are the meanings of its numbers."""
+    """Return a reader of an enum; ``values`` has the value for each encoded index."""
 
     def decode(cursor: Cursor) -> str:
         number = decode_long(cursor)
@@ -236,10 +236,11 @@ def mapping(value: Decode) -> Decode:
 
 
 class RecordDecoder:
-    """Reads a record; the lists are filled after construction, so that it may contain itself.
+    """Reads a record; the lists are filled after construction, so that a record may contain itself.
 
-    ``parts`` has for each written field the name to keep it under (None to skip it) and its reader;
-    ``added`` the names of the fields that were not written, and the factories of their values.
+    ``parts`` has, for each written field, the name to keep its value under (None to skip the field)
+    and its reader. ``added`` has the names of the fields that were not written, and the factories
+    of their values.
     """
 
     def __init__(self) -> None:
@@ -280,8 +281,8 @@ def compile_schema(schema: Any, *, counted: Callable[[Any], bool] = lambda _: Tr
     """Return a reader of values of a schema.
 
     ``schema`` is trusted, parsed JSON: not recursive, each record in full, without enums, fixed
-    bytes and logical types. ``counted`` decides by schema whether elements of an array count; see
-    :func:`array`.
+    bytes and logical types. ``counted`` decides, by the schema of an array's elements, whether they
+    are counted; see :func:`array`.
     """
     if isinstance(schema, list):
         return union([compile_schema(branch, counted=counted) for branch in schema])

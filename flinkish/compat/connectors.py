@@ -1,4 +1,4 @@
-"""Spark's connectors: which work with which Spark, and resume whose checkpoints, as measured.
+"""Measurements of Spark's connectors: which Spark they work with, which checkpoints they resume.
 
 The table is ``data/connectors.json``, which ``data/connectors.schema.json`` describes and
 ``make compat-matrix ARGS="--connectors"`` writes.
@@ -20,7 +20,7 @@ FILE = "connectors.json"
 #: The version of the file; raised when its form changes.
 DATA_VERSION = 1
 ROLES = ("source", "sink")
-#: The verdicts that something measured can have; what was not measured is ``unknown``.
+#: The verdicts of measurements; the verdict on what was not measured is ``unknown``.
 VERDICTS = (CompatVerdict.OK, CompatVerdict.OK_WITH_LIMITATIONS, CompatVerdict.FAILS)
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -40,7 +40,7 @@ class Artifact:
 
     @property
     def version(self) -> str:
-        """Its own version."""
+        """The version of the connector."""
         return self.coordinates.rpartition(":")[2]
 
 
@@ -103,7 +103,7 @@ class ConnectorMatrix:
         return tuple(sorted(lines, key=lambda line: [*map(int, line.split("."))]))
 
     def of(self, connector: str | None) -> ConnectorMatrix:
-        """Return the part about one connector, or all for None; UsageError if it is unknown."""
+        """Return the part about one connector (None: the whole table); UsageError if unknown."""
         if connector is None:
             return self
         if connector not in self.connectors:
@@ -123,7 +123,7 @@ class ConnectorMatrix:
         return tuple(one for one in self.cells if one.created == one.resumed)
 
     def between(self, created: Version | None, resumed: Version | None) -> tuple[Cell, ...]:
-        """Return the cells from one Spark to another; None: any.
+        """Return the cells from one Spark to another; None stands for any Spark.
 
         Versions are compared by line: the measured release answers for all others of its line.
         """

@@ -1,6 +1,6 @@
-"""Read the tables' files strictly; their form is that of ``data/schema.json``.
+"""Read the files of the tables strictly, in the form that ``data/schema.json`` describes.
 
-A value that does not fit is refused, with its place in the file.
+A value that does not fit is refused; the error names its place in the file.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Node:
             yield Node(self.place, item, f"{self.path}[{number}]")
 
     def keys(self, required: Sequence[str], optional: Sequence[str] = ()) -> None:
-        """Refuse anything but an object with exactly these keys."""
+        """Refuse anything but an object with all required keys and no unknown key."""
         if not isinstance(self.value, Mapping):
             self.fail("must be an object")
         missing = [key for key in required if key not in self.value]

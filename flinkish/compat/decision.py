@@ -103,7 +103,7 @@ def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) 
 
 
 def _deciding_limitations(one: UseVerdict) -> list[Limitation]:
-    """Return the limitations of those cells that have the verdict of the use."""
+    """Return the limitations of the cells that have the same verdict as the use."""
     names = {n for cell in one.cells if cell.verdict is one.verdict for n in cell.limitations}
     return [limitation for limitation in one.limitations if limitation.id in names]
 

@@ -35,7 +35,7 @@ from flinkish.compat.model import (
 #: The backend of a state store provider that is not Spark's: no cell has it.
 OTHER_BACKEND = "other"
 
-#: Operator -> the pin of its format version, and the name of the format. The default is 2.
+#: Operator -> the pin of its format version, and the format's name. The default version is 2.
 _VERSIONED = {
     "symmetricHashJoin": (PIN_JOIN_FORMAT, "join"),
     "stateStoreSave": (PIN_AGGREGATION_FORMAT, "aggregation"),
@@ -57,10 +57,10 @@ def uses_of(
     """Return what one saved query uses, each use once.
 
     ``pins`` is the configuration in its offset log. ``backend`` is ``hdfs``, ``rocksdb``, or None
-    for a foreign state store provider. ``kinds`` are Spark's names of its stateful operators, None
-    if the checkpoint has none. ``checkpoint_format`` (``stateStore.checkpointFormatVersion``) is
-    not pinned: it is 2 for a commit log with unique ids of state files. ``changelog`` says whether
-    RocksDB wrote changelogs, as the files show; None takes the pinned setting.
+    for a foreign state store provider. ``kinds`` has Spark's name of each stateful operator; None
+    if the checkpoint lacks the name. ``checkpoint_format`` (``stateStore.checkpointFormatVersion``)
+    is not pinned; it is 2 if the commit log has unique ids of state files. ``changelog`` says
+    whether RocksDB wrote changelogs, as the files show; None takes the pinned setting.
     """
     query = {"offset-log-v2"} if offset_log_version >= 2 else set()
     if not kinds:
@@ -308,7 +308,7 @@ def _limitations(matrix: Matrix, cells: Iterable[Cell]) -> tuple[Limitation, ...
 
 def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) -> UseVerdict:
     if use.operator == UNKNOWN_OPERATOR:
-        # It is one of the operators in the table: the worst verdict of all of them applies.
+        # The operator may be any of those in the table, so the worst of their verdicts applies.
         names = {c.operator for c in cells if c.backend == use.backend and c.operator != STATELESS}
         if names:
             each = [
@@ -352,10 +352,10 @@ def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
 
 
 def _of_others(cells: Sequence[Cell], use: Use, formats: frozenset[str]) -> list[Cell]:
-    """Return the worst cell of other operators in this one format, if it applies to the use.
+    """Return the worst cell of other operators in this format, if the cell applies to the use.
 
-    A format that fails with other operators counts as failing with this one. If it works with them,
-    that proves nothing, except for the formats of the query as a whole.
+    A format that fails with other operators counts as failing with this operator. If it works with
+    them, that proves nothing, except for the formats of the query as a whole.
     """
     if not formats:
         return []

@@ -1,4 +1,4 @@
-"""Versions, and the contents of a table of them; ``data/schema.json`` describes its files."""
+"""Versions, and the contents of a compatibility table (``data/schema.json`` describes its file)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATELESS = "stateless"  # the operator of cells and uses for a query without st
 NO_BACKEND = "none"
 
 _NUMBER = r"(0|[1-9][0-9]{0,3})"
-#: An optional name, ``v``, line, patch (``x``: any), and the suffix of a build or a vendor.
+#: A line, with or without a name, ``v``, a patch (``x``: any) and the suffix of a build or vendor.
 _VERSION = re.compile(
     rf"(?:(?:apache[-_ ])?(?P<name>[a-z]+)[-_ ])?v?{_NUMBER}\.{_NUMBER}(?:\.(?:{_NUMBER}|x|\*))?"
     r"(?:[-.+_][a-z0-9][a-z0-9.+_-]*|(?:a|b|rc|dev|preview)[0-9]+)?",
@@ -62,7 +62,7 @@ class Releases:
     high: int | None = None
 
     def may_contain(self, version: Version) -> bool:
-        """Return whether ``version`` is one of them, or may be, for lack of a patch number."""
+        """Return whether the releases contain ``version``, or may if it has no patch number."""
         if version.line != self.line:
             return False
         if version.patch is None or self.low is None or self.high is None:
@@ -71,11 +71,11 @@ class Releases:
 
 
 class Rewrite(str, Enum):
-    """A rewrite that the state-migration engine does so that a Spark can resume a savepoint."""
+    """A rewrite by the state-migration engine so that another Spark can resume a savepoint."""
 
     CHECKPOINT_FORMAT_1 = "checkpoint-format-1"
     JOIN_FORMAT_2 = "join-format-2"
-    LISTS = "lists"  # list state, in the form in which that Spark keeps it in RocksDB
+    LISTS = "lists"  # list state, into the form that the other Spark keeps in RocksDB
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Limitation:
     releases: tuple[tuple[Releases, Releases], ...] = ()
 
     def concerns(self, created: Version, resumed: Version) -> bool:
-        """Return whether it applies to these versions, or may, for lack of a patch number."""
+        """Return whether it applies to these versions, or may if one has no patch number."""
         return not self.releases or any(
             old.may_contain(created) and new.may_contain(resumed) for old, new in self.releases
         )
@@ -122,7 +122,7 @@ class Cell:
     formats
         The state and log formats in use that are not the default.
     error
-        The first line of Spark's message where it failed.
+        The first line of Spark's error message, if resuming failed.
     """
 
     created: str
@@ -157,8 +157,8 @@ class VersionLine:
 class Evidence(str, Enum):
     """How the table's answer for a release is known: from the release itself, or from others.
 
-    BETWEEN: an older and a newer release of its line were measured. LINE: other releases of its
-    line were.
+    BETWEEN means that an older and a newer release of its line were measured, LINE that other
+    releases of its line were measured.
     """
 
     MEASURED = "measured"
@@ -194,7 +194,7 @@ class Matrix:
         return next((one for one in self.versions if one.line == version.line), None)
 
     def evidence(self, version: Version) -> tuple[Evidence, tuple[str, ...]]:
-        """Return how the answer for a version is known, and the releases that it comes from."""
+        """Return how the answer for a version is known, and from which releases it comes."""
         line = self.line_of(version)
         releases = () if line is None else line.releases
         if not releases:

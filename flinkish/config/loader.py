@@ -34,7 +34,8 @@ class Setting:
     Attributes
     ----------
     origin
-        ``flag``, ``-D``, ``environment FLINKISH_X``, the path of a file, or ``default``.
+        ``flag``, ``-D``, ``environment FLINKISH_X``, ``Spark setting spark.flinkish.KEY``, the path
+        of a file, or ``default``.
     """
 
     key: str
@@ -56,7 +57,7 @@ class Setting:
 class Config:
     """The effective configuration: the value and the origin of each key.
 
-    Made by :meth:`load`, and immutable afterwards.
+    :meth:`load` makes it; it is immutable afterwards.
     """
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:

@@ -77,7 +77,7 @@ def is_secret(key: str) -> bool:
 
 
 def holds_secret(key: str, value: str) -> bool:
-    """Return whether a value is secret: by the name of its key, or because of a password in it."""
+    """Return whether the name of its key makes a value secret, or the value contains a secret."""
     if is_secret(key) and not _is_about_secrets(key, value):
         return True
     return mask_secrets(value) != value

@@ -55,7 +55,8 @@ def parse_duration(text: str) -> float:
 
     The units are those of Flink's ``TimeUtils`` (d, h, min, s, ms, µs, ns and their long forms);
     decimals are allowed. A number without a unit means **seconds**, as everywhere in flinkish;
-    Flink reads it as milliseconds, so give the unit for both to agree. At most 9e9 seconds.
+    Flink reads it as milliseconds, so give the unit for both to agree. Raises InvalidConfiguration
+    for any other text, and for more than 9e9 seconds.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*", text.lower(), re.ASCII)
     unit = _UNITS.get(match.group(2)) if match else None

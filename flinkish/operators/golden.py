@@ -87,7 +87,7 @@ def read_graph(entry: Mapping[str, Any]) -> OperatorGraph:
 
 
 def compare_ids(data: Mapping[str, Any]) -> Iterator[GoldenComparison]:
-    """Yield every expectation of the file compared with hasher v2; an invalid graph yields one."""
+    """Yield each expectation compared with hasher v2; an invalid graph yields only its error."""
     for entry in data.get("graphs") or ():
         yield from _compare_graph(entry)
     for section, entries in data.items():
@@ -228,7 +228,7 @@ def _compare_case(case: Mapping[str, Any]) -> Iterator[GoldenComparison]:
             submit(graph)
             computed = "no error"
         except FlinkishError as error:
-            # Messages begin with Flink's sentence, except for operators' names, and then add more.
+            # A message begins with Flink's sentence (with operators named otherwise); more follows.
             computed = error.message.replace('"s" (operator)', "s")
         message = str(case["message"])
         if computed.startswith(message):
@@ -241,7 +241,7 @@ def _case_name(case: object) -> str:
 
 
 def _two(**changes: str | None) -> OperatorGraph:
-    """Return the program of the error cases: source "s", chained to a map "a", changed alike."""
+    """Return the error cases' program, source "s" chained to map "a", both with these changes."""
     return _source_and_map(changes, changes)
 
 

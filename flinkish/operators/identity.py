@@ -1,8 +1,8 @@
 """The identity of operators in savepoints and restores, with its rules checked.
 
 A savepoint records an operator's ids under both hashers, so that a restore can use either and a job
-can move from v2 to v3. Only ids of the same hasher are compared, a requested v3 id with stored v3
-ids: the same digits may mean two operators under two hashers.
+can move from v2 to v3. Only ids of the same hasher are compared (a requested v3 id with stored v3
+ids), because one id may stand for different operators under the two hashers.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from flinkish.operators.uids import check_uid
 
 @dataclass(frozen=True)
 class OperatorIdentity:
-    """The identity of an operator in savepoints and restores; None if unknown.
+    """The identity of an operator in savepoints and restores; unknown parts are None.
 
     Attributes
     ----------
     uid
         The user's name for it.
     operator_id
-        The id under which its state was written: one of the two others.
+        The id under which its state was written: one of the two ids below.
     operator_id_v2, operator_id_v3
         Its ids under both hashers, 32 hex digits each.
     """
@@ -82,12 +82,12 @@ def identity_of(data: Mapping[str, Any]) -> OperatorIdentity:
 
 @dataclass(frozen=True)
 class OperatorFacts(Identified):
-    """What the driver knows of an operator and its checkpoint does not contain.
+    """Facts about an operator that the driver knows and the checkpoint does not contain.
 
     Attributes
     ----------
     kind
-        Spark's name of it, which a checkpoint of Spark 3.5 lacks.
+        Spark's name for the operator, which a checkpoint of Spark 3.5 lacks.
     state_digest
         Digest of all rows as the engine last wrote them, independent of their partitions.
     """
@@ -100,7 +100,7 @@ class OperatorFacts(Identified):
     state_digest: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return as plain data what does not change while the query runs: all but the rows."""
+        """Return plain data of what does not change while the query runs: all but ``rows``."""
         meaning = None if self.meaning is None else self.meaning.to_json()
         return {
             "ordinal": self.ordinal,
@@ -153,8 +153,8 @@ class NodeIdentity:
     Attributes
     ----------
     generated_v3
-        The v3 id it would have without its uid, under which state from before the program had uids
-        is found.
+        The v3 id that the operator would have without its uid. Under this id a restore finds state
+        that was written before the program had uids.
     user_hash
         The uid hash, if any.
     """
@@ -192,9 +192,10 @@ class NodeIdentity:
 def identify(graph: OperatorGraph) -> dict[int, NodeIdentity]:
     """Return the identity of every operator, by key, in the order of ``graph.nodes``.
 
-    Raises InvalidUid for an empty uid or a malformed uid hash; DuplicateUid; HashCollision also if
-    a uid hash is the id of another stateful operator, whose state it would take at the next
-    restore.
+    Raises InvalidUid for an empty uid or a malformed uid hash, DuplicateUid if two operators have
+    the same uid or uid hash, and HashCollision if two operators have the same id. HashCollision is
+    also raised if a uid hash is the id of another stateful operator, because the operator with the
+    hash would take the other's state at the next restore.
     """
     for node in graph:
         if node.uid is not None:
@@ -213,7 +214,7 @@ def identify(graph: OperatorGraph) -> dict[int, NodeIdentity]:
 
 
 def _refuse_shared_hashes(graph: OperatorGraph, hashes: dict[int, str]) -> None:
-    # Flink accepts this, and both operators then request the same state.
+    # Flink accepts a shared uid hash, and both operators then request the same state.
     owners: dict[str, OperatorNode] = {}
     for key in sorted(hashes):
         node = graph.by_key[key]

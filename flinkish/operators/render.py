@@ -14,9 +14,9 @@ def tree(
 ) -> Iterator[str]:
     """Yield the lines of the graph, drawn from its sinks to its sources like Spark's plans.
 
-    An operator with several consumers is drawn with its inputs below the first, and only named
-    below the others. ``-`` before an operator: chained to its consumer; ``=``: an exchange is
-    between them.
+    An operator with several consumers is drawn with its inputs below the first consumer, and only
+    named below the others. ``-`` before an operator means that it is chained to its consumer, ``=``
+    that an exchange is between them.
     """
     drawn: set[int] = set()
     sinks = sorted((node.key for node in graph if not node.out_edges), reverse=True)

@@ -1,8 +1,8 @@
 """The program's meaning of the columns of an operator's state, which no schema records.
 
-Spark's state schemas have the columns of aggregation buffers as ``sum, sum, count``, and the keys
-of a join as ``field0``. Only the plan says what they are sums of, so savepoints record it, and a
-restore compares it.
+Spark's state schemas name the columns of aggregation buffers ``sum, sum, count``, and the keys of a
+join ``field0``. Only the plan says which expressions are summed or joined, so savepoints record the
+expressions, and a restore compares them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: A zone as Scala shows the argument of an expression.
+#: A time zone among the arguments of an expression, as Scala shows it.
 _ZONE = re.compile(r", Some\([\w/+:-]+\)(?=\))")
 #: Role of the stores of an operator that has one input.
 ONLY = ""
@@ -20,7 +20,7 @@ ONLY = ""
 JOIN_TYPE = "join type"
 TIME_MODE = "time mode"
 OUTPUT_MODE = "output mode"
-#: The metadata of a column that has a watermark (Spark's ``EventTimeWatermark.delayKey``).
+#: The key, in a column's metadata, of its watermark delay (``EventTimeWatermark.delayKey``).
 WATERMARK_DELAY = "spark.watermarkDelayMs"
 #: Settings that decide what expressions mean and that Spark does not pin.
 TIME_ZONE = "spark.sql.session.timeZone"
@@ -54,14 +54,14 @@ class Column:
     name
         Its name in the program: a column (``user``), an aggregate (``sum(amount)``).
     origin
-        The expression it is computed from, down to the columns of the sources.
+        The expression that computes the column, down to the columns of the sources.
     detail
         Facts that neither name nor type show: the definition of windows, the input types of an
         opaque aggregate.
     nullable
-        False where the program never lets it be null. Schemas of Spark 4.3 call all columns
-        nullable (``statefulOperator.alwaysNullableOutput``), and code that reads the state follows
-        the program.
+        False where the program never lets the column be null. Schemas of Spark 4.3 call all columns
+        nullable (``statefulOperator.alwaysNullableOutput``), but Spark's code that reads the state
+        relies on the program's nullability.
     """
 
     name: str
@@ -91,8 +91,9 @@ class Dependence:
     expression
         The expression that depends on it.
     certain
-        Whether another value always changes keys or values. If not, it depends on the data: on
-        texts that may name their zone, on values that do not fit.
+        Whether another value of the setting always changes keys or values of the state. If not,
+        the data decides whether they change: texts that may name their zone, values that do not
+        fit.
     """
 
     setting: str
@@ -115,16 +116,16 @@ class StateSemantics:
         Facts about the operator as a whole, by trait.
     initial
         The values with which the buffers of an aggregation begin, by role, in the order of
-        ``values``; None for an unknown one. Only for a program that starts: savepoints do not
-        have it.
+        ``values``; None for an unknown value. Set only for a program that is starting: savepoints
+        do not record them.
     delay_ms
-        The delay of the watermark in milliseconds, for a state whose rows expire by it. Only for a
-        program that starts.
+        The delay of the watermark in milliseconds, for a state whose rows expire by the watermark.
+        Set only for a program that is starting.
     serializers
         Base64 snapshots of the serializers that wrote typed state (:mod:`flinkish.state`), by the
         name of the column of bytes: one per generation, oldest first.
     settings
-        The settings on which it depends.
+        The settings on which the state depends.
     """
 
     keys: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
@@ -165,6 +166,6 @@ class StateSemantics:
 def without_zones(text: str) -> str:
     """Return an expression without the zones that Spark shows in arguments of Python functions.
 
-    They are not part of the name: :class:`Dependence` has them.
+    The zones are not part of a column's name: :class:`Dependence` records them.
     """
     return _ZONE.sub("", text) if isinstance(text, str) else text

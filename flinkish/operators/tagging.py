@@ -2,12 +2,12 @@
 
 ``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``: a source, a
 stateless or a stateful one. The name is kept as a Scala ``TreeNodeTag`` on the DataFrame's logical
-plan (``org.apache.spark.sql.catalyst.trees``), which every later DataFrame shares. It changes no
-column, no plan and no result, so a program still runs with plain ``spark-submit``.
+plan (``org.apache.spark.sql.catalyst.trees``), which every DataFrame made from it shares. The name
+changes no column, no plan and no result, so a program still runs with plain ``spark-submit``.
 
-A Spark Connect DataFrame has no JVM plan yet. Its name is kept here, by the client's plan id, which
-the server puts on its plan as the tag ``plan_id`` (``LogicalPlan.PLAN_ID_TAG``): a server in this
-process finds it.
+A Spark Connect DataFrame has no JVM plan yet. This module keeps its name under the client's plan
+id. The server puts that id on its own plan as the tag ``plan_id`` (``LogicalPlan.PLAN_ID_TAG``), by
+which a server in this process finds the name.
 
 Nothing here imports Spark: the plan is accessed through the DataFrame itself.
 """
@@ -28,9 +28,9 @@ from flinkish.operators.uids import check_uid, check_uid_hash
 
 #: Name of the tree node tag that holds a :class:`Tag` as JSON.
 TAG_NAME = "flinkish.uid"
-#: Plan nodes that only rename a DataFrame or a column.
+#: Plan nodes that only rename a DataFrame, or give a hint.
 ALIASES = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
-#: The same among the plans of Spark Connect's client.
+#: The plans of Spark Connect's client that only rename a DataFrame, or give a hint.
 _CLIENT_ALIASES = frozenset({"SubqueryAlias", "Hint"})
 #: The tag on a JVM plan that holds the id of the Spark Connect client's plan.
 PLAN_ID = "plan_id"
@@ -38,7 +38,7 @@ PLAN_ID = "plan_id"
 DataFrameT = TypeVar("DataFrameT")
 
 _warned = False
-#: The tags on the plans of Spark Connect's client, by their numbers.
+#: The tags on the plans of Spark Connect's client, by the plan's id.
 _of_client: dict[int, Tag] = {}
 
 
@@ -49,10 +49,10 @@ class Tag:
     Attributes
     ----------
     token
-        Unique to the first call on a node: the same token at two places of a plan is one DataFrame
-        used twice.
+        Unique to the first call on a node. If a plan has the same token at two places, one
+        DataFrame is used twice.
     location
-        Place of that call, ``/dir/app.py:12``.
+        Place of the first call, ``/dir/app.py:12``.
     """
 
     token: str

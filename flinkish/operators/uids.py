@@ -8,7 +8,7 @@ it. Source: Austin Appleby's public domain ``MurmurHash3_x64_128`` (SMHasher); t
 result is that of Guava's ``Hashing.murmur3_128().hashBytes(x).asBytes()``: h1, then h2, both
 little-endian. Flink's operator ids are such 16 bytes, written as 32 hex digits.
 
-No dependency of flinkish provides it, and a job needs only a few dozen short hashes.
+No dependency of flinkish provides this hash, and a job needs only a few dozen short hashes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def derived_uid(uid: str, occurrence: int) -> str:
     """Return the uid of the ``occurrence``-th (1, 2, ...) use of one DataFrame in a query's plan.
 
     A DataFrame used twice (union or join with itself) brings its uid into the plan twice, each time
-    with state of its own. The first keeps the uid, later ones are ``uid#2``, ``uid#3`` ...
+    with state of its own. The first use keeps the uid, later uses get ``uid#2``, ``uid#3`` ...
     """
     return uid if occurrence == 1 else f"{uid}#{occurrence}"
 
@@ -118,9 +118,10 @@ def derived_uid(uid: str, occurrence: int) -> str:
 def distinguish(tags: Iterable[tuple[Hashable, str] | None]) -> list[str | None]:
     """Return the uid of each operator, in traversal order, with derived uids for later occurrences.
 
-    A tag is (token of the ``uid()`` call, uid), or None where the operator has no uid. The same
-    token again is the same call in a second place, and gets a derived uid. The same uid under
-    another token is the user's mistake: it stays unchanged, and the hasher refuses it.
+    A tag is (token of the ``uid()`` call, uid), or None where the operator has no uid. If a token
+    occurs again, the DataFrame of that call is used again, and this use gets a derived uid. The
+    same uid under another token is the user's mistake: it stays unchanged, and the hasher refuses
+    it.
     """
     seen: dict[tuple[Hashable, str], int] = {}
     uids: list[str | None] = []

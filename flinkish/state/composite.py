@@ -1,7 +1,7 @@
 """Snapshots of serializers that contain others: outer and nested verdicts become one.
 
-Flink's precedence: an incompatible part makes the whole incompatible; then a part that needs
-migration; then a reconfigured part; the whole is compatible as is only if all parts are.
+As in Flink, the worst verdict of a part is the verdict on the whole: incompatible, else after
+migration, else with a reconfigured serializer. The whole is compatible as is only if all parts are.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def combine(
     """Return the verdict on a composite from those on its outer and nested serializers.
 
     ``root`` names the whole type, in reasons. ``outer`` is the verdict on the outer serializer
-    alone, ``nested`` the name and verdict of each part. ``rebuild`` makes the outer serializer from
-    the reconfigured nested ones (None for those that stay), if any is reconfigured.
+    alone, ``nested`` the name and verdict of each part. If the combined verdict is "reconfigured",
+    ``rebuild`` makes the outer serializer from the reconfigured nested serializers (None for those
+    that stay).
     """
     verdicts = [outer.verdict, *(compatibility.verdict for _, compatibility in nested)]
     if Verdict.INCOMPATIBLE in verdicts:
@@ -56,13 +57,15 @@ def combine(
 class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
     """The snapshot of a serializer that is composed of nested serializers.
 
-    A subclass returns a serializer's nested ones, and builds a serializer from others. If the
-    serializer has its own configuration, the ``outer`` methods write, read and judge it.
+    A subclass returns the nested serializers of a serializer, and builds a serializer from nested
+    ones. If the serializer has its own configuration, the ``outer`` methods write, read and judge
+    that configuration.
 
     Parameters
     ----------
     serializer
-        The serializer to take the snapshot of; without one, an empty snapshot to read into.
+        The serializer to take the snapshot of. Without a serializer the snapshot is empty, to be
+        filled by :meth:`read_snapshot`.
     """
 
     #: The serializer's class.
@@ -161,13 +164,13 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         )
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """Return the serializer made of the restored nested ones."""
+        """Return the serializer made of the restored nested serializers."""
         return self.create_outer_serializer(
             tuple(each.restore_serializer() for each in self._nested)
         )
 
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
-        """Return the serializer made of readers for the new nested ones."""
+        """Return the serializer made of readers for the new nested serializers."""
         new_nested = self.nested_serializers(new_serializer)
         pairs = zip(self._nested, new_nested, strict=True)
         return self.create_outer_serializer(tuple(old.reader_for(new) for old, new in pairs))

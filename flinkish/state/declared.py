@@ -1,10 +1,10 @@
 """The typed states of an operator: a tag on its plan, their formats, and their columns.
 
 A program declares the states of an operator where it creates the DataFrame. The snapshots of their
-serializers are kept in a Scala ``TreeNodeTag`` on the plan's node, as uids are; the driver reads it
-when the query starts. By then Spark has pickled the user's function with the program's serializers.
-What a restore adds (readers of older generations, a reconfigured serializer) reaches the tasks as a
-local property of the query's thread, which Spark passes to every task.
+serializers are kept in a Scala ``TreeNodeTag`` on the plan's node, as uids are. The driver reads
+the tag when the query starts. By then Spark has pickled the user's function with the program's
+serializers. What a restore adds (readers of older generations, a reconfigured serializer) reaches
+the tasks as a local property of the query's thread, which Spark passes to every task.
 
 Nothing here imports Spark: the plan is accessed through the DataFrame itself.
 """
@@ -37,7 +37,7 @@ PROPERTY: Final = "flinkish.state."
 MAP_KEY: Final = "#key"
 
 StateDescriptor = ValueStateDescriptor | ListStateDescriptor | MapStateDescriptor
-#: By token, the serializers of each operator that this process has declared, by state.
+#: The serializers that this process has declared: by the operator's token, then by state.
 _DECLARED: dict[str, Mapping[str, TypeSerializer[Any]]] = {}
 
 
@@ -81,7 +81,7 @@ def to_text(snapshot: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """Return the bytes of :func:`to_text`; Corrupt if the text is not base64."""
+    """Return the bytes that :func:`to_text` encoded; Corrupt if the text is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:
@@ -91,10 +91,12 @@ def from_text(text: str) -> bytes:
 def declare(states: Sequence[StateDescriptor], *, by_element: bool = False) -> DeclaredStates:
     """Check the states of an operator, and record their serializers.
 
-    With ``by_element`` lists and maps are stored by element: their serializer is that of an
-    element, or of the map's values; the name of the keys' serializer ends with :data:`MAP_KEY`.
+    With ``by_element`` lists and maps are stored element by element. The serializer of a list is
+    then that of its elements, and the serializer of a map that of its values; the keys have a
+    serializer under the map's name followed by :data:`MAP_KEY`.
 
-    Raises UsageError if there are no states, one is not a descriptor, or two have the same name.
+    Raises UsageError if there are no states, one is not a descriptor, or two have the same name,
+    regardless of case.
     """
     serializers: dict[str, TypeSerializer[Any]] = {}
     for each in states:
@@ -129,9 +131,10 @@ def _columns(each: StateDescriptor, *, by_element: bool) -> dict[str, TypeSerial
 
 
 def mark(df: Any, declared: DeclaredStates, node_names: frozenset[str]) -> None:
-    """Attach the states of an operator to its node, the top of a DataFrame's plan.
+    """Attach the states of an operator to its node at the top of a DataFrame's plan.
 
-    ``node_names`` are Spark's names for the node.
+    ``node_names`` are Spark's names for the node. Nodes with one child that lie above it are
+    skipped.
     """
     node = df._jdf.logicalPlan()
     while node.nodeName() not in node_names and node.children().size() == 1:
@@ -152,8 +155,8 @@ def _key(jvm: Any) -> Any:
 def formats_to_text(formats: Mapping[str, StateFormat]) -> str:
     """Return the formats of an operator's states for its local property.
 
-    They are pickled as Spark pickles the user's function: classes of the program's main module by
-    value. Only this job's own tasks read them; they are never part of a savepoint.
+    The formats are pickled as Spark pickles the user's function: classes of the program's main
+    module by value. Only this job's own tasks read them; they are never part of a savepoint.
     """
     from pyspark import cloudpickle
 
@@ -189,7 +192,7 @@ class TaskFormats:
         return self._seen[1]
 
 
-#: The column of ``applyInPandasWithState`` in which Spark keeps what the function declares.
+#: The column in which Spark keeps the state of ``applyInPandasWithState``.
 _GROUP_STATE: Final = "groupState"
 #: The column of a state variable of ``transformWithState``.
 _VARIABLE: Final = "value"

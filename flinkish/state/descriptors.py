@@ -101,7 +101,7 @@ class ListStateDescriptor:
 
     name: str
     element: Any
-    #: The serializer of the whole list; its ``element`` is that of one element.
+    #: The serializer of the whole list; its ``element`` is the serializer of one element.
     serializer: ListSerializer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class MapStateDescriptor:
     name: str
     key: Any
     value: Any
-    #: The serializer of the whole map; its ``key`` and ``value`` are those of the parts.
+    #: The serializer of the whole map; its ``key`` and ``value`` serialize the keys and values.
     serializer: MapSerializer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The bytes of one state over the life of its job: the serializers that wrote and that read them.
+"""The bytes of one state over the life of its job, and the serializers that write and read them.
 
-A stored value is the number of its generation (a varint, nearly always one byte) and the bytes of
-that generation's serializer. Generation 0 is the first; a restore that migrates lazily adds one,
-and one that migrates eagerly rewrites all values as generation 0. Savepoints keep a snapshot for
+A stored value is the number of its generation (one byte) and the bytes that the serializer of that
+generation wrote. Generation 0 is the first. A restore that migrates lazily adds a generation; a
+restore that migrates eagerly rewrites all values as generation 0. Savepoints keep a snapshot for
 each generation, the oldest first.
 
 Flink's heap backend migrates when it restores, its RocksDB backend when a state is first accessed;
@@ -26,7 +26,7 @@ from flinkish.state.serializers import (
 from flinkish.state.snapshots import ModuleLoader, StatePlace, write_snapshot
 from flinkish.state.wire import put_size
 
-#: Far more than a job accumulates by lazy migrations before an eager one.
+#: Far more generations than lazy migrations create before a job migrates eagerly.
 MAX_GENERATIONS: Final = 100
 
 
@@ -91,7 +91,7 @@ class ResolvedState:
     ``verdict`` is the worst among the generations, never incompatible. ``format`` reads and writes
     the state after the restore. ``snapshots`` are for the next savepoint, one per generation.
     ``rewriting`` reads the savepoint's values and writes them in the new form; None if the restore
-    rewrites none. With ``is_mixed``, values of older generations stay until they are updated.
+    rewrites no values. With ``is_mixed``, values of older generations stay until they are updated.
     """
 
     verdict: Verdict
@@ -178,11 +178,11 @@ class RestoredState:
         return self.compatibility.verdict is Verdict.AFTER_MIGRATION
 
     def read(self, old: bytes) -> Any:
-        """Return the value of old bytes, as the new program has it."""
+        """Return the value of old bytes, in the type of the new program."""
         return self.reader.deserialize(old)
 
     def migrate(self, old: bytes) -> bytes:
-        """Return the bytes that replace old ones; the same ones if they stay valid."""
+        """Return the bytes that replace old bytes: the old bytes themselves if they stay valid."""
         return self.serializer.serialize(self.read(old)) if self.needs_migration else old
 
 
@@ -199,9 +199,9 @@ def restore_state(
     snapshot
         The snapshot of the serializer that wrote the state.
     new_serializer
-        The program's.
+        The serializer of the program.
     place
-        Whose state it is, for the error.
+        The state and its operator, for the error.
 
     Raises
     ------

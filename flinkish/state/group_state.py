@@ -91,7 +91,7 @@ class TypedGroupState:
     group_state
         Spark's ``pyspark.sql.streaming.state.GroupState``.
     cells
-        The columns, by the name of their state.
+        The cell of each state's column, by the name of the state.
     """
 
     def __init__(self, group_state: Any, cells: Mapping[str, StateCell]) -> None:
@@ -153,7 +153,7 @@ def find_state(states: Mapping[str, Any], descriptor: StateDescriptor) -> Any:
 
 
 class _TypedFunction:
-    """The function that Spark calls: reads the columns, calls the user's, writes them back."""
+    """The function that Spark calls: reads columns, calls the user's function, writes columns."""
 
     def __init__(
         self,

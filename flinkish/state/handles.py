@@ -1,7 +1,7 @@
 """The handles for a user's function: the value, list or map of the current key.
 
-Flink's ``ValueState``, ``ListState`` and ``MapState``. There are two kinds of each: those of
-``applyInPandasWithState`` keep a state in one column of the key's row (this module), those of
+They are Flink's ``ValueState``, ``ListState`` and ``MapState``. Each has two implementations: for
+``applyInPandasWithState`` it keeps the state in one column of the key's row (this module), for
 ``transformWithState`` in a state variable of Spark (:mod:`flinkish.state.processors`).
 """
 
@@ -130,7 +130,7 @@ class StateCell:
         self._is_read = self.is_changed = True
 
     def stored(self) -> bytes | None:
-        """Return the bytes for the column: the same ones unless the value was set.
+        """Return the bytes for the column: the original bytes unless the value was set.
 
         Raises UsageError if the value is not of the declared type.
         """

@@ -2,12 +2,13 @@
 
 An old-style serializer has a configuration snapshot that cannot recreate the serializer, and judges
 old configurations itself (``ensure_compatibility``). So a restore needs both classes: savepoints
-have their names, where Flink's have the serializer in Java's serialization. To migrate:
+contain their names, where Flink's savepoints contain the serializer in Java's serialization. To
+migrate:
 
 1. Write a :class:`~flinkish.state.TypeSerializerSnapshot` for the serializer.
 2. Use the serializer as ``LegacySerializer(old, snapshot=...)``, or let it be a
    :class:`~flinkish.state.TypeSerializer` that keeps its ``ensure_compatibility``.
-3. Restore from the old savepoint, and take another one: it has the new snapshot.
+3. Restore from the old savepoint, and take another savepoint, which contains the new snapshot.
 4. Delete the configuration snapshot and ``ensure_compatibility``.
 """
 
@@ -78,11 +79,11 @@ class LegacySerializer(TypeSerializer[Any]):
     Parameters
     ----------
     old
-        The serializer. Its class and that of its configuration are found by their names at a
-        restore, until savepoints have the new snapshot.
+        The serializer. Until savepoints have the new snapshot, a restore finds its class and the
+        class of its configuration by their names.
     snapshot
-        Makes the new snapshot, which savepoints get from now on. Without one they still need
-        the old classes.
+        Makes the new snapshot, which savepoints contain from now on. Without ``snapshot``, restores
+        from new savepoints still need the old classes.
     """
 
     def __init__(
@@ -115,9 +116,9 @@ class LegacySerializer(TypeSerializer[Any]):
 
 
 class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
-    """The snapshot of an old-style serializer: two names and the configuration.
+    """The snapshot of an old-style serializer: the names of two classes, and the configuration.
 
-    Without a serializer it is empty, to be read into.
+    Without a serializer it is empty until :meth:`read_snapshot` fills it.
     """
 
     def __init__(self, old: OldStyleSerializer | None = None) -> None:
@@ -149,7 +150,7 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         snapshot.read(written, content)
         cls = loader.load(serializer)
         if not all(callable(getattr(cls, name, None)) for name in ("serialize", "deserialize")):
-            raise ValueError(f"{serializer} is not a serializer")  # so it is not called
+            raise ValueError(f"{serializer} is not a serializer")  # do not call it
         self._old, self._config = cls(), snapshot
 
     def resolve_schema_compatibility(
@@ -176,7 +177,7 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         """Return the serializer that wrote the bytes."""
         if self._old is None:
             raise Incompatible("the snapshot of an old-style serializer was never read")
-        if isinstance(self._old, TypeSerializer):  # the class has since become one
+        if isinstance(self._old, TypeSerializer):  # the class is no longer of the old style
             return self._old
         return LegacySerializer(self._old)
 

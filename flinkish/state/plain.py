@@ -5,8 +5,9 @@ them. Values that only a class of the program can read (a custom serializer, a p
 serializer of the old style) stay bytes.
 
 Types are those of Spark's ``DataType.json``: dataclasses, NamedTuples and tuples are structs, a
-dict is a map, a ``datetime`` is an ISO 8601 text (it may have a zone), decimals are texts. A value
-of an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive records.
+dict is a map, a ``datetime`` is an ISO 8601 text (because it may have a zone), decimals are texts.
+A value of an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive
+records.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class PlainType:
 class PlainState:
     """The stored values of one state as plain data. Picklable.
 
-    ``types`` are those of the generations; all have the same ``json``.
+    ``types`` has one entry for each generation; all have the same ``json``.
     """
 
     types: tuple[PlainType, ...]
@@ -97,8 +98,8 @@ class PlainState:
 def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainState | None:
     """Return how the values of a state become plain data; None if only its program can read it.
 
-    ``snapshots`` are one per generation, the oldest first; where their types differ, values become
-    JSON texts. Raises Corrupt if a snapshot is damaged.
+    ``snapshots`` has one per generation, the oldest first. If their types differ, all values
+    become JSON texts. Raises Corrupt if a snapshot is damaged.
     """
     types = [plain_type(each, place) for each in snapshots]
     plain = [each for each in types if each is not None]
@@ -128,7 +129,8 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
         return PlainType(_SINGLE[kind], _Single(snapshot.restore_serializer(), convert))
     if isinstance(snapshot, NumpyScalarSerializerSnapshot):
         name = snapshot.type_name.partition(".")[2]
-        if name == "uint64" or name.startswith("complex"):  # exceeds a long; Spark has no type
+        # A uint64 may exceed Spark's long, and Spark has no type for complex numbers.
+        if name == "uint64" or name.startswith("complex"):
             return PlainType("string", _Single(snapshot.restore_serializer(), _text))
         return PlainType(_NUMPY.get(name, "long"), _Single(snapshot.restore_serializer(), _item))
     if isinstance(snapshot, AvroSerializerSnapshot):
@@ -162,12 +164,12 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
 def _struct(
     names: tuple[str, ...], snapshots: Sequence[TypeSerializerSnapshot[Any]]
 ) -> PlainType | None:
-    """Return the type of a struct; None if it has no fields, or one of unknown type."""
+    """Return a struct's type; None without fields, or if only the program can read a field."""
     nested = [_plain(each) for each in snapshots]
     plain = [each for each in nested if each is not None]
     if len(plain) < len(names) or not names:
         return None
-    if len({name.casefold() for name in names}) < len(names):  # Spark sees one name
+    if len({name.casefold() for name in names}) < len(names):  # Spark ignores case
         return PlainType("string", _AsText(_Struct(names, tuple(each.read for each in plain))))
     fields = [
         {"name": name, "type": each.json, "nullable": True, "metadata": {}}

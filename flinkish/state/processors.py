@@ -167,13 +167,13 @@ def _bytes(column: str) -> Any:
 def _typed_processor(
     processor: Any, states: Sequence[StateDescriptor], formats: TaskFormats
 ) -> Any:
-    """Return a ``StatefulProcessor`` that passes a :class:`TypedHandle` to the user's."""
+    """Return a ``StatefulProcessor`` that passes a :class:`TypedHandle` to the user's processor."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     declared = {each.name: each for each in states}
 
     class Typed(StatefulProcessor):
-        """The user's processor; methods that it does not define are Spark's."""
+        """Passes Spark's calls to the user's processor, and to its ``init`` a typed handle."""
 
         def init(self, handle: Any) -> None:
             processor.init(TypedHandle(handle, declared, formats))
@@ -215,8 +215,8 @@ class VariableFormat:
 class VariableValue:
     """A :class:`~flinkish.state.handles.ValueState` in a ``ValueState`` of Spark.
 
-    ``variable`` is Spark's, of one column of bytes. ``formats`` returns the format of the bytes for
-    the running task.
+    ``variable`` is Spark's state variable with one column of bytes. ``formats`` returns the format
+    of the bytes for the running task.
     """
 
     def __init__(self, variable: Any, formats: VariableFormat) -> None:
@@ -281,9 +281,10 @@ class VariableList:
 class VariableMap:
     """A :class:`~flinkish.state.handles.MapState` in a ``MapState`` of Spark, by entries.
 
-    ``variable`` is Spark's, with one column of bytes for the map's key and one for its value;
-    ``formats`` are those of the values. Spark finds entries by the bytes of their ``keys``, so
-    these have no generation: a restore refuses keys that would be written differently.
+    ``variable`` is Spark's state variable, with one column of bytes for the map's key and one for
+    its value. ``keys`` is the serializer of the keys; ``formats`` returns the format of the values.
+    Spark finds an entry by the bytes of its key. So the bytes of keys contain no generation, and a
+    restore refuses a serializer that would write keys differently.
     """
 
     def __init__(self, variable: Any, keys: TypeSerializer[Any], formats: VariableFormat) -> None:

@@ -71,9 +71,9 @@ class TypeSerializerSchemaCompatibility:
     Attributes
     ----------
     verdict
-        Which of the four it is.
+        One of the four verdicts.
     problems
-        Why it is incompatible; otherwise empty.
+        Why the new serializer is incompatible; empty for the other verdicts.
     serializer
         The serializer to use in place of the new one, if it is to be reconfigured.
     """
@@ -126,7 +126,7 @@ class TypeSerializerSchemaCompatibility:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is incompatible, a line for each field: its path and what is wrong with it."""
+        """The reasons for incompatibility, a line for each: the field's path, and its problem."""
         return tuple(map(str, self.problems))
 
 
@@ -154,7 +154,7 @@ class TypeSerializer(ABC, Generic[T]):
 
     @abstractmethod
     def deserialize(self, data: bytes) -> T:
-        """Return the value that bytes represent; all of them must belong to it.
+        """Return the value that the bytes represent; every byte must belong to the value.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class SnapshotLoader(Protocol):
         UnsupportedFormat
             A newer flinkish or program wrote them.
         Incompatible
-            The class does not exist, or may not be imported.
+            The class of a snapshot does not exist, may not be imported, or needs arguments.
         """
         ...
 
@@ -193,14 +193,14 @@ class SnapshotLoader(Protocol):
         name
             ``module:Class``.
         base
-            The class must be a subclass of it.
+            The class that the named class must be, or be derived from.
 
         Raises
         ------
         Corrupt
             The name is not a class name.
         Incompatible
-            The class does not exist, is not a ``base``, or its module is not allowed.
+            The class does not exist, is no subclass of ``base``, or its module is not allowed.
         """
         ...
 
@@ -209,8 +209,8 @@ class SnapshotLoader(Protocol):
 class TypeSerializerSnapshot(ABC, Generic[T]):
     """A savepoint's record of the serializer that wrote a state.
 
-    It is restored by the name of its class, so the class must be public, at the top level of its
-    module, and callable without arguments; each serializer class has its own snapshot class.
+    A restore finds a snapshot's class by its name, so the class must be public, at the top level of
+    its module, and callable without arguments; each serializer class has its own snapshot class.
     :func:`flinkish.state.check_snapshot_class` checks this when a state is declared.
     """
 
@@ -224,7 +224,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @property
     def description(self) -> str:
-        """The type with its parts, for people: ``Stats(n: int, total: float)``."""
+        """The type with its parts, in readable form: ``Stats(n: int, total: float)``."""
         return self.type_name
 
     @abstractmethod
@@ -264,14 +264,14 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
         """Return a serializer that reads the old bytes as values of a new serializer.
 
-        Override it if the old values differ from those that the new serializer writes (an
-        additional field, another name). It is only called for compatible serializers.
+        Override this method if the old values differ from those that the new serializer writes (an
+        additional field, another name). It is called only for compatible serializers.
         """
         return self.restore_serializer()
 
 
 class OldStateReader(TypeSerializer[T]):
-    """Base class of readers of old bytes as new values; they cannot write and have no snapshot."""
+    """Base class of serializers that only read old bytes as new values, and have no snapshot."""
 
     def serialize(self, value: T) -> bytes:
         """Raise UsageError: values are written by the new serializer."""

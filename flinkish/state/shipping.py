@@ -12,7 +12,7 @@ from flinkish.errors import UsageError
 
 
 def ship_package(context: Any) -> None:
-    """Send this flinkish to the executors, where it is not installed; once per context.
+    """Send this flinkish to the executors, which may lack it; once per context.
 
     Relies on the directory ``_temp_dir`` of PySpark's ``SparkContext`` (3.5 to 4.3).
     """

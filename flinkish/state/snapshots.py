@@ -1,4 +1,4 @@
-"""The snapshots of serializers as bytes: class name, version, content; and back, strictly.
+"""Write the snapshots of serializers as bytes (class name, version, content); read them strictly.
 
 ::
 
@@ -29,7 +29,7 @@ FRAMING: Final = 1
 MAX_BYTES: Final = 16 << 20
 MAX_NAME: Final = 500
 MAX_VERSION: Final = 1 << 20
-#: Snapshots within snapshots: lists of maps of records ...
+#: Maximum nesting of snapshots within snapshots: lists of maps of records ...
 MAX_DEPTH: Final = 40
 #: The modules whose classes are imported by default.
 DEFAULT_MODULES: Final = ("flinkish",)
@@ -50,7 +50,7 @@ class StatePlace:
 
 
 def class_name(cls: type) -> str:
-    """Return the name that a class is found by: ``module:Class``."""
+    """Return the name by which a class is found: ``module:Class``."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
@@ -58,9 +58,9 @@ def class_name(cls: type) -> str:
 class ModuleLoader:
     """Reads snapshots, and finds classes by their names in allowed modules.
 
-    ``place`` says whose snapshots they are (a :class:`StatePlace`, or a text), for errors.
-    ``modules`` may be imported, with their submodules: flinkish, and the program's own. ``depth``
-    is the number of snapshots that enclose the one being read.
+    ``place`` says whose snapshots they are (a :class:`StatePlace`, or a text), for errors. Only
+    ``modules`` and their submodules may be imported. ``depth`` is the number of snapshots that
+    enclose the snapshot being read.
     """
 
     place: StatePlace | str
@@ -239,8 +239,8 @@ def check_snapshot_class(cls: type) -> None:
     Raises
     ------
     UsageError
-        It is not such a subclass, not public, not at the top level of its module, abstract, needs
-        arguments, or has no valid ``current_version``.
+        The class is not such a subclass, is not public, is not at the top level of its module, is
+        abstract, needs arguments, or has no valid ``current_version``.
     """
     name = class_name(cls)
     reason = _why_unfindable(cls)

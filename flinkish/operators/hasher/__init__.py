@@ -15,8 +15,8 @@ that are not marked, in out-edge order.
 **Fold.** ``fold(h, [a, b, ...])``: for each id in turn, for each of the 16 bytes,
 ``h[i] = (h[i] * 37 mod 256) xor id[i]``.
 
-**v2.** Operators without uid wait for their inputs, those with one do not. With n = the number of
-operators hashed so far (those with a uid count), one without uid has the id
+**v2.** Operators without uid wait for their inputs, operators with uid do not. With n = the number
+of operators hashed so far (including those with a uid), an operator without uid has the id
 ``fold(H(int(n) * (1 + number of chainable out-edges)), ids of the inputs in in-edge order)``.
 
 **v3.** Generated ids are those of v2 without three influences: the chainable out-edges, the uids,
@@ -32,7 +32,7 @@ and the operators that keep no state. Precisely:
 3. Traverse the whole graph in the same way. The m-th passing operator hashed (from 0) has the
    generated id ``fold(H(int(m) + int(-1)), generated ids of its inputs)``.
 4. Whenever a generated id is the id of a uid of the graph or an id generated before, ``int(-1)`` is
-   appended to the bytes given to H until it is not: ids of one graph never collide.
+   appended to the bytes given to H until the id is new: ids of one graph never collide.
 5. An operator's id is that of its uid where it has one, else its generated id.
 
 Tested consequences: parallelism, repartitioning, chains, names of operators and columns, and the
@@ -40,8 +40,8 @@ order in which the graph lists its nodes never change an id. Stateless operators
 removed and reordered without changing the generated id of an operator with state. Giving an
 operator a uid, or changing a uid, changes no other operator's id. Without chains, uids and
 stateless operators v3 equals v2. As in v2, generated ids are positional: adding a source or a
-stateful operator changes those after it; uids avoid that. They are unique only within one graph:
-two queries each have a first source, with the same generated id.
+stateful operator changes those after it; uids avoid that. Generated ids are unique only within one
+graph: two queries each have a first source, with the same generated id.
 
 **User hashes** (``uid_hash``, Flink's ``setUidHash``) replace no id: state is written under the ids
 above; a restore looks up the given hash first.
@@ -96,7 +96,7 @@ def hash_v3(graph: OperatorGraph) -> dict[int, str]:
 
 
 def generated_v3(graph: OperatorGraph) -> dict[int, str]:
-    """Return the v3 ids as if no operator had a uid: those of a program's state before it had uids.
+    """Return the v3 ids as if no operator had a uid: the ids of state from before the uids.
 
     Raises DuplicateUid or HashCollision for repeated uids; generated ids never collide.
     """
@@ -215,7 +215,7 @@ def _skeleton(
 def _nearest(
     order: Iterable[int], anchors: Set[int], neighbours: Callable[[int], Iterable[int]]
 ) -> dict[int, Sequence[int]]:
-    """Return the nearest anchors of each node, each once, in the order met; an anchor's is itself.
+    """Return the nearest anchors of each node, each once, in the order met; for an anchor, itself.
 
     ``order`` lists a node's ``neighbours`` before the node.
     """

@@ -1,1 +1,1 @@
-"""State of an Avro schema: its serializer, and Avro's schema resolution."""
+"""State with an Avro schema: its serializer, and Avro's schema resolution."""

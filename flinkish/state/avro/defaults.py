@@ -1,4 +1,4 @@
-"""Values that fastavro writes wrongly: defaults in a schema's JSON, and what loses something."""
+"""Values that fastavro writes wrongly: defaults in a schema's JSON, and values that it changes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def default_of(field: Field) -> Callable[[], Any]:
 
 
 def set_defaults(parsed: Any, schema: AvroSchema) -> None:
-    """Replace the defaults in a schema that fastavro parsed: it writes them as they are."""
+    """Replace the JSON defaults in a parsed schema by values: fastavro would write the JSON."""
     for record in walk(schema.root):
         if isinstance(record, Record):
             fields = parsed["__named_schemas"][record.name]["fields"]
@@ -77,7 +77,7 @@ def _value(node: Node, default: Any) -> Any:
 
 
 def _first_fitting(node: Union, default: Any) -> Any:
-    # Avro 1.11 allows the first type only, 1.12 any of them, as fastavro does.
+    # Avro 1.11 allows a default of the first type only; Avro 1.12 and fastavro allow any type.
     for branch in node.branches:
         try:
             return _value(branch, default)
@@ -123,7 +123,7 @@ def _bytes(default: Any) -> bytes:
 
 
 def logical_reader(node: Scalar) -> Callable[[Any], Any]:
-    """Return what converts a value of the Avro type to one of its logical type."""
+    """Return a function that converts a value of the Avro type to one of its logical type."""
     read, schema = LOGICAL_READERS[f"{node.kind}-{node.logical}"], dict(node.schema)
     return lambda value: read(value, schema, schema)
 
@@ -133,13 +133,17 @@ def _logical(node: Scalar, value: Any) -> Any:
 
 
 def is_lossy(node: Node) -> bool:
-    """Return whether fastavro writes values that it reads as others, or not at all."""
+    """Return whether fastavro may read back a value other than it wrote, or cannot read it."""
     scalar = node.scalar if isinstance(node, Fixed) else node
     return isinstance(scalar, Scalar) and (scalar.kind == "float" or bool(scalar.logical))
 
 
 def is_same(value: Any, read: Any) -> bool:
-    """Return whether a value lost nothing but digits of floats, and names of types in unions."""
+    """Return whether a value was read as it was written, but for digits of floats.
+
+    Compares dates, times and infinite floats: the values that fastavro may silently change. A
+    record in a ``(name, value)`` pair, which names its type in a union, is not compared.
+    """
     if isinstance(value, dict) and isinstance(read, dict):
         return all(is_same(value[name], each) for name, each in read.items() if name in value)
     if isinstance(value, (list, tuple)) and isinstance(read, list):

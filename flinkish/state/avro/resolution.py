@@ -8,11 +8,11 @@ leaves a choice, or would silently lose data:
   exists: a type of a union that the reader does not have, an enum's symbol (unless the enum has a
   default).
 * In a reader's union the exact written type is preferred to one that it could be promoted to. The
-  specification takes the first that matches: a long would become a double because that is first.
+  specification takes the first that matches: a long would become a double that precedes the long.
 * Two different logical types of one Avro type have different meanings (milliseconds, microseconds),
   and to read one as the other would change every value. Only values that get a finer unit of the
-  same kind are converted; the rest is refused. Where only one of the two schemas has a logical
-  type, the Avro types decide, as they do in the specification.
+  same kind are converted; other changes are refused. Where only one of the two schemas has a
+  logical type, the Avro types decide, as they do in the specification.
 * A reader's field matches a written field by its name before its aliases; a match of two aliases
   is refused.
 
@@ -78,8 +78,8 @@ class AvroResolution:
     def read(self, data: bytes) -> Any:
         """Return the reader's value of the writer's bytes.
 
-        Raises Corrupt if they do not match the writer's schema, or have no counterpart in the
-        reader's (bytes that should become a string, and are not UTF-8).
+        Raises Corrupt if the bytes do not match the writer's schema, or their value has no
+        counterpart in the reader's (bytes that should become a string, but are not UTF-8).
         """
         return decoding.read_value(self.decode, data)
 
@@ -103,7 +103,7 @@ def resolve(writer: Any, reader: Any) -> TypeSerializerSchemaCompatibility:
     Raises
     ------
     UsageError
-        One of them is not an Avro schema.
+        One of the two is not an Avro schema.
     """
     return compile_reader(writer, reader).compatibility
 
@@ -142,7 +142,7 @@ class _Walk:
         return decoding.decode_null
 
     def pair(self, old: Node, new: Node, path: tuple[str, ...]) -> Decode:
-        """Return the reader of a written type as another; record a problem if there is none."""
+        """Return a reader of a written type as a new type; record a problem if there is none."""
         if isinstance(old, Union):
             return self._from_union(old, new, path)
         if isinstance(new, Union):
@@ -234,7 +234,7 @@ class _Walk:
         return decoder
 
     def _origins(self, old: Record, new: Record, path: tuple[str, ...]) -> dict[str, Field]:
-        """Return the written field of each of the reader's fields that has one."""
+        """Return the written fields by the names of the reader's fields that they match."""
         written = {each.name: each for each in old.fields}
         taken = {each.name for each in new.fields}
         origins = {}
@@ -251,7 +251,7 @@ class _Walk:
         return self._once(origins, path)
 
     def _once(self, fields: dict[str, Field], path: tuple[str, ...]) -> dict[str, Field]:
-        """Refuse a written field that is an alias of two of the reader's."""
+        """Refuse a written field whose name is an alias of two of the reader's fields."""
         owners: dict[str, str] = {}
         for name, each in fields.items():
             other = owners.setdefault(each.name, name)
@@ -269,7 +269,7 @@ class _Walk:
 
 
 def branch_for(old: Node, union: Union) -> int | None:
-    """Return the index in a reader's union of the type that a written type becomes."""
+    """Return the index, in a reader's union, of the type that a written type becomes; else None."""
     for index, branch in enumerate(union.branches):
         if branch.kind != old.kind or why_not(old, branch) is not None:
             continue
@@ -280,7 +280,7 @@ def branch_for(old: Node, union: Union) -> int | None:
 
 
 def why_not(old: Node, new: Node) -> str | None:
-    """Return why two types other than unions do not match, ignoring their content."""
+    """Return why two types other than unions do not match, or None; ignore what they contain."""
     if isinstance(old, Scalar) and isinstance(new, Scalar):
         if old.kind != new.kind and new.kind not in PROMOTIONS.get(old.kind, ()):
             return f"{old} -> {new} is not an Avro promotion"

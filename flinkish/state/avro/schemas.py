@@ -22,7 +22,7 @@ from flinkish.errors import UsageError
 PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
-#: Nesting of types; deeper ones would exhaust Python's stack when they are compared.
+#: Maximum nesting of types; comparing deeper types would exhaust Python's stack.
 MAX_DEPTH: Final = 64
 
 
@@ -81,8 +81,8 @@ class Named(Node):
     def takes(self, writer: Named) -> bool:
         """Return whether a written type's name is this one's, or one of its aliases.
 
-        Names count without their namespaces (Avro 1.11, "Schema Resolution"); so does an alias that
-        is written without one.
+        Names are compared without their namespaces (Avro 1.11, "Schema Resolution"). An alias
+        without a namespace matches the name in any namespace.
         """
         return (
             writer.short == self.short
@@ -172,7 +172,7 @@ class AvroSchema:
 
     @property
     def name(self) -> str:
-        """The name in messages: that of a named type without its namespace, or the type."""
+        """The name in messages: the name of a named type without its namespace, else the type."""
         root = self.root
         return root.short if isinstance(root, Named) else str(root)
 

@@ -4,10 +4,10 @@ Values are those that fastavro uses for Avro's types: a record is a dict, a deci
 timestamp a ``datetime``. The bytes are Avro's binary encoding of one value, without a header: the
 schema is in the snapshot.
 
-The values of a union must determine their type, because they are plain: 5, not "the long 5".
+A value must determine which type of a union it has, because values are plain: 5, not "the long 5".
 fastavro writes a value as the first type of the union that accepts it, and floats accept whole
-numbers, dates accept days, arrays accept bytes: with ``[float, long]`` a long would silently lose
-digits. So a union is tested when it is declared.
+numbers, dates accept numbers of days, arrays accept bytes: with ``[float, long]`` a long would
+silently lose digits. So a union is tested when it is declared.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ from flinkish.state.serializers import (
     TypeSerializerSnapshot,
 )
 
-#: The field of a record around the value, which adds no bytes: fastavro keeps only records parsed.
+#: The field of a record around the value. The record adds no bytes, but fastavro would parse a
+#: schema that is not a record at every use.
 _VALUE: Final = "value"
-#: Calls that may surround a later read of a recursive value, beyond those around its write.
+#: By how many calls Python's stack may be deeper when a recursive value is read than at its write.
 _MARGIN: Final = 100
 
 
@@ -146,7 +147,7 @@ class AvroSerializer(TypeSerializer[Any]):
 class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
     """The snapshot of an :class:`AvroSerializer`: its schema.
 
-    Without a serializer it is empty, to be read into.
+    Without a serializer its schema is ``null`` until :meth:`read_snapshot` sets it.
     """
 
     def __init__(self, serializer: AvroSerializer | None = None) -> None:
@@ -212,8 +213,8 @@ class ResolvingReader(OldStateReader[Any]):
 def _is_plain(root: Node) -> bool:
     """Return whether fastavro's reader is safe for untrusted bytes.
 
-    With recursive values, or elements without bytes, a few bytes could become more than fits into
-    memory; our own reader, which is slower, counts them.
+    With recursive values, or array elements that take no bytes, a few bytes could become more than
+    fits into memory; flinkish's own reader, which is slower, counts the elements.
     """
     return not is_recursive(root) and not any(
         isinstance(node, Array) and _is_empty(node.items) for node in walk(root)
@@ -230,7 +231,7 @@ def _is_empty(node: Node) -> bool:
 
 
 _UTC: Final = datetime(2024, 2, 29, 1, 2, 3, 4000, tzinfo=timezone.utc)
-#: Values that a wrong type would change.
+#: Values that would change if they were written as a wrong type.
 _SAMPLES: Final[dict[str, tuple[Any, ...]]] = {
     "null": (None,),
     "boolean": (True,),
@@ -255,7 +256,7 @@ def check_tellable(schema: AvroSchema) -> None:
     """Check that a value determines which type of a union it belongs to.
 
     Raises UsageError if a union has two records with fields of the same names, a record and a map,
-    or a type whose values would be written as another.
+    or a type whose values would be written as another type.
     """
     for node in walk(schema.root):
         if isinstance(node, Union):
@@ -309,13 +310,13 @@ def _comes_back(schema: Any, sample: Any) -> bool:
         fastavro.schemaless_writer(out, schema, {"x": sample})
         out.seek(0)
         record: Any = fastavro.schemaless_reader(out, schema, None)
-    except ValueError:  # a string that a date or a UUID accepts without being one
+    except ValueError:  # a string was written as a date or UUID
         return False
     return type(record["x"]) is type(sample) and bool(record["x"] == sample)
 
 
 def _simple(node: Scalar | Fixed | Enum | Array) -> Any:
-    """Return a simple schema that accepts the same values of other types as a node does."""
+    """Return a simple schema that wrongly accepts the same values of other types as the node."""
     if isinstance(node, Array):
         return {"type": "array", "items": "int"}
     if isinstance(node, Enum):

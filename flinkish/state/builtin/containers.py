@@ -1,7 +1,7 @@
 """Serializers of lists, maps, tuples and optional values.
 
-Every part follows its size, so a part may change its form without the others. A map's keys keep
-their form: two keys that became equal would lose a value.
+The size of every part precedes it, so the form of one part may change without the others. The keys
+of a map may not change their form: if two keys became equal, a value would be lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serializer of NumPy's scalars of a fixed size. NumPy is imported when one is declared."""
+"""Serializer of NumPy's scalars of a fixed size. Its constructor imports NumPy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Serializers of single values: numbers, texts, bytes, dates.
 
 Each has a fixed form that never changes, so its snapshot is empty, and no other type is compatible
-with it. NumPy and pandas numbers are accepted as Python's where nothing is lost.
+with it. NumPy and pandas numbers are accepted like Python's if nothing is lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def damaged(type_name: str, data: bytes) -> Corrupt:
 
 
 class PrimitiveSerializer(TypeSerializer[T]):
-    """A serializer without configuration: all of a class are equal."""
+    """A serializer without configuration: all serializers of one class are equal."""
 
     name: ClassVar[str]
 
@@ -77,11 +77,11 @@ class PrimitiveSnapshot(TypeSerializerSnapshot[T]):
         return self.serializer_class().type_name
 
     def write_snapshot(self) -> bytes:
-        """Return nothing."""
+        """Return no bytes."""
         return b""
 
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
-        """Check that there is nothing."""
+        """Check that the content is empty."""
         if data:
             raise ValueError("it has content, but should be empty")
 
@@ -278,8 +278,8 @@ class DateSerializerSnapshot(PrimitiveSnapshot[date]):
 class DateTimeSerializer(PrimitiveSerializer[datetime]):
     """``datetime.datetime`` in microseconds; without time zone, or with its offset from UTC.
 
-    Values read have a zone of that fixed offset: the zone's name is not stored. A Timestamp of
-    pandas becomes a datetime, unless it has nanoseconds.
+    A value that is read has a zone of that fixed offset: the zone's name is not stored. A Timestamp
+    of pandas becomes a datetime; a Timestamp with nanoseconds is refused.
     """
 
     name = "datetime"
@@ -320,7 +320,7 @@ class DateTimeSerializerSnapshot(PrimitiveSnapshot[datetime]):
 
 
 class DecimalSerializer(PrimitiveSerializer[Decimal]):
-    """``decimal.Decimal`` of any precision, as text: exponent and sign stay."""
+    """``decimal.Decimal`` of any precision, as text, which keeps the exponent and the sign."""
 
     name = "Decimal"
 

@@ -1,6 +1,6 @@
 """The fields of dataclasses and NamedTuples, and the serializers of their type hints.
 
-The caller makes the serializers of classes with fields.
+The caller supplies the serializers of dataclasses and NamedTuples themselves.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _FIELD_ALIASES: Final = "__flinkish_field_aliases__"
 class RecordField:
     """A field of a class.
 
-    ``aliases`` are former names. ``default`` creates its value for old state that lacks it; None if
-    it has no default. With ``init`` the constructor takes it.
+    ``aliases`` are former names. ``default`` creates the value for old state that lacks the field;
+    None if the field has no default. With ``init`` the constructor takes the field.
     """
 
     name: str
@@ -91,9 +91,9 @@ def class_aliases(cls: type) -> tuple[str, ...]:
 def record_fields(cls: type) -> tuple[RecordField, ...]:
     """Return the fields of a dataclass or NamedTuple, in order.
 
-    Raises UsageError if the class is neither, if it cannot be found by its name, or if a field
-    cannot be stored: its type is unknown, the constructor needs more than fields, or two have the
-    same former name.
+    Raises UsageError if the class is neither, if it cannot be found by its name, if its type hints
+    cannot be read, if the constructor does not take its fields or needs more than them, if two
+    fields have the same alias, or if an alias is given for a field that does not exist.
     """
     if not (isinstance(cls, type) and (is_dataclass(cls) or is_named_tuple(cls))):
         raise UsageError(
@@ -171,7 +171,7 @@ class _Constant:
 
 
 def no_value() -> None:
-    """Return None: the default of an optional field."""
+    """Return None, the default of an optional field."""
 
 
 def is_constant(default: Callable[[], Any]) -> bool:
@@ -180,7 +180,7 @@ def is_constant(default: Callable[[], Any]) -> bool:
 
 
 def _refuse_init_vars(cls: Any) -> None:
-    # dataclasses.fields leaves them out.
+    # dataclasses.fields leaves out pseudo-fields of the type InitVar.
     for name, each in cls.__dataclass_fields__.items():
         if isinstance(each.type, InitVar) or str(each.type).startswith(
             ("InitVar", "dataclasses.InitVar")
@@ -299,7 +299,7 @@ def _union(
 
 
 def check_key(hint: Any, key: Any) -> None:
-    """Refuse mutable keys, which a dict cannot have; UsageError names the type ``hint``."""
+    """Refuse mutable keys, which a dict cannot have; the UsageError names the type ``hint``."""
     mutable = typing.get_origin(key) in (list, dict) or getattr(key, "__hash__", True) is None
     if mutable:
         advice = "make the keys immutable: a frozen dataclass, a NamedTuple, a tuple, or a str"

@@ -4,11 +4,11 @@ Fields may be added and removed, moved and (with an alias) renamed. The type of 
 change, and the class may not be renamed without an alias. Fields are matched by name; the types of
 remaining fields are judged by their own snapshots.
 
-They are not built on Avro, although Avro's resolution would suffice: Flink's rules are stricter (no
-promotions), a field may have any type with a serializer, including custom ones, which Avro's types
-cannot express, and names need not be Avro's. So a record is a composite like lists and maps: the
-bytes of each field follow their size, in an order that the snapshot records. A removed field is
-skipped without being read.
+These serializers are not built on Avro, although Avro's schema resolution would suffice. Flink's
+rules are stricter (no promotions); a field may have any type with a serializer, even a custom one
+that Avro's types cannot express; and field names need not be valid in Avro. So a record is a
+composite like lists and maps: it consists of the size and the bytes of each field, in an order that
+the snapshot records. A removed field is skipped without being read.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class DataclassSerializer(TypeSerializer[T]):
         self.serializers = {each.name: build(each.hint, of_record) for each in self.fields}
 
     def arranged(self, serializers: dict[str, TypeSerializer[Any]]) -> DataclassSerializer[T]:
-        """Return the same serializer with other serializers of its fields, in another order."""
+        """Return a serializer of the same class whose fields have these serializers, in order."""
         serializer: DataclassSerializer[T] = object.__new__(DataclassSerializer)
         serializer.cls, serializer.fields, serializer._late = self.cls, self.fields, self._late
         serializer.serializers = serializers
@@ -209,7 +209,7 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
     def resolve_schema_compatibility(
         self, new_serializer: TypeSerializer[Any]
     ) -> TypeSerializerSchemaCompatibility:
-        """Judge by Flink's rules for POJOs; see the module."""
+        """Judge by Flink's rules for POJOs; see the module's docstring."""
         if not isinstance(new_serializer, DataclassSerializer):
             return changed_type(self, new_serializer)
         new, root = new_serializer, new_serializer.type_name

@@ -1,9 +1,10 @@
 """Rewrite the bytes of records with changed fields: whole columns at once, without objects.
 
-A record is its fields in order, each after its size (:mod:`~flinkish.state.builtin.records`). If
-fields were only added with constant defaults, removed, moved or renamed, the new bytes are pieces
-of the old ones and constants. That takes a tenth of the time of reading and writing each object,
-and has the same result if the class's constructor only stores its fields.
+A record consists of its fields in order, each preceded by its size
+(:mod:`~flinkish.state.builtin.records`). If fields were only added with constant defaults, removed,
+moved or renamed, the new bytes are pieces of the old bytes, and constants. Assembling them takes a
+tenth of the time of reading and writing each object, and has the same result if the class's
+constructor only stores its fields.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flinkish.state.builtin.record_types import is_constant
 from flinkish.state.builtin.records import DataclassSerializer, OldRecordReader
 from flinkish.state.generations import StateFormat
 
-#: Fields of more bytes have a longer size; they are left to the serializers.
+#: A field of so many bytes or more has a size of several bytes, and is left to the serializers.
 _SHORT = 0x80
 
 
@@ -24,8 +25,8 @@ _SHORT = 0x80
 class Splice:
     """How the new bytes are assembled.
 
-    ``fields`` is the number of fields of the old record; ``parts`` are, in the order of the new
-    bytes, the index of an old field, or constant bytes.
+    ``fields`` is the number of fields of the old record. ``parts`` are in the order of the new
+    bytes; each is the index of an old field, or constant bytes.
     """
 
     fields: int
@@ -34,8 +35,9 @@ class Splice:
     def many(self, array: Any) -> Any | None:
         """Return a ``pyarrow`` array of stored values with all of them rewritten.
 
-        Returns None if a value does not have this form: damaged, of another generation, or with a
-        field of 128 bytes or more. The serializers then read it, or report the fault.
+        Returns None if a value does not have this form, because it is damaged, is of another
+        generation or has a field of 128 bytes or more, or if the result would exceed 2 GiB. The
+        serializers then rewrite the values, or report the damage.
         """
         import numpy as np
         import pyarrow as pa
@@ -86,7 +88,7 @@ class Splice:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of each new value: where it begins in the old bytes, or a constant; its length."""
+    """A part of each new value: its length, and its start in the old bytes or its constant."""
 
     length: Any
     begin: Any = None
