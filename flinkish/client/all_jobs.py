@@ -311,6 +311,7 @@ def ended(job: JobRecord) -> JobOutcome:
 
 
 def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
+    deadline = time.monotonic() + timeout
     assert outcome.request_id is not None
     try:
         request = wait_request(context.registry, outcome.request_id, timeout)
@@ -321,7 +322,7 @@ def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
         if request.kind is RequestKind.SAVEPOINT:
             return outcome
         try:
-            requests.wait_end(context, request, timeout)
+            requests.wait_end(context, request, deadline - time.monotonic())
         except FlinkishError as error:
             return replace(outcome, error=error)
         return outcome
