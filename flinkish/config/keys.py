@@ -74,14 +74,15 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.state-recovery.ignore-unclaimed-state",
         "false",
-        "skip savepoint state that no operator of the program takes, as `run -n`",
+        "skip savepoint state that no operator of the program takes, as `run -n`; ignored by "
+        "`restart` and `upgrade`",
         ("execution.savepoint.ignore-unclaimed-state",),
         "boolean",
     ),
     Key(
         "execution.state-recovery.claim-mode",
         "no_claim",
-        "who owns the savepoint after a restore, as `run -cm`",
+        "who owns the savepoint after a restore, as `run -cm`; ignored by `restart` and `upgrade`",
         ("execution.savepoint-restore-mode",),
         "choice",
         ("no_claim", "claim"),
