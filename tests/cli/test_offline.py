@@ -318,6 +318,15 @@ def test_the_newest_batch_that_is_whole(cli: Command, tmp_path: Path, dead: bool
     assert cli(*words, "--batch", "all").code == 2
 
 
+def test_a_batch_is_not_chosen_of_a_job_that_has_a_driver(cli: Command, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    alive = {"driver": process_ref(), "heartbeat": time.time()}
+    register(cli, root, facts_for(root), state=JobState.CREATED, job=alive)
+    refused = cli("savepoint", JOB, "sp", "--batch", "4")
+    assert refused.code == 2
+    assert f"job app ({JOB}) is CREATED: its driver takes savepoints at the ne" in refused.err
+
+
 def test_a_damaged_planned_batch_is_left_out_with_a_warning(cli: Command, tmp_path: Path) -> None:
     root = unpack("spark43-hdfs-agg", tmp_path)
     (root / "offsets/7").write_bytes(b"")

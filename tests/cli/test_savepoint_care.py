@@ -379,6 +379,8 @@ def test_import_of_what_cannot_be_read(cli: Command, place: str, tmp_path: Path)
     assert result.json()["new"] == 1
     assert cli("savepoint", "import", bad).code == 15
     assert cli("savepoint", "import", str(tmp_path / "missing")).code == 11
+    both = cli("savepoint", "import", bad, str(tmp_path / "missing")).err
+    assert f"2 paths could not be imported; the first: {bad} could not be imported: " in both
     assert cli.ok("savepoint", "list", "-q").out == good + "\n"
 
 

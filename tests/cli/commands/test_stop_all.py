@@ -222,6 +222,7 @@ def test_a_job_that_has_gone_on_is_not_started_again(cli: Command, has_committed
         (failed,) = document["failed"]
         assert failed["job_id"] == job
         assert f"flinkish restart {new}" in failed["error"]["hint"]
+        assert "the savepoint that this job was stopped with" in failed["error"]["message"]
     else:
         assert names(document["restarted"]) == ["rides"]
 
