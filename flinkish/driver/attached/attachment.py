@@ -196,7 +196,7 @@ class Attachment:
             if self._has_begun:
                 return
             self._has_begun = True
-        error = refused_server(os.environ.get("SPARK_REMOTE") or "a server elsewhere")
+        error = refused_server(os.environ.get("SPARK_REMOTE"))
         if asks_restore(self._arguments, os.environ, {}):
             self._refuse(error)
         log(f"the program is not under flinkish's control: {error.message}; {error.hint}")

@@ -248,7 +248,7 @@ class Hook:
             if is_client_session(session):
                 classic = base_session()
                 if classic is None:  # spark.local.connect.reuse
-                    _refuse(refused_server("in another process"), runtime)
+                    _refuse(refused_server(), runtime)
                 self._wrap_client()
             runtime.session_created(classic)
             return session
