@@ -82,7 +82,7 @@ class Hook:
         def record(name: str, note: Callable[..., None]) -> None:
             def make(original: Any) -> Any:
                 @functools.wraps(original)
-                def call(writer: Any, *args: Any, **kwargs: Any) -> Any:
+                def call(writer: Any, /, *args: Any, **kwargs: Any) -> Any:
                     result = original(writer, *args, **kwargs)
                     note(facts_of(writer), *args, **kwargs)
                     return result
@@ -108,6 +108,7 @@ class Hook:
         @functools.wraps(original)
         def start(
             writer: Any,
+            /,
             path: str | None = None,
             format: str | None = None,  # PySpark's own parameter name
             outputMode: str | None = None,
@@ -127,6 +128,7 @@ class Hook:
         @functools.wraps(original)
         def to_table(
             writer: Any,
+            /,
             tableName: str,
             format: str | None = None,  # PySpark's own parameter name
             outputMode: str | None = None,
@@ -135,10 +137,9 @@ class Hook:
             **options: Any,
         ) -> Any:
             _apply(writer, format, outputMode, partitionBy, queryName, options)
-            facts_of(writer).table = tableName
-            return runtime.start_query(
-                writer, facts_of(writer), lambda: original(writer, tableName)
-            )
+            facts = facts_of(writer)
+            facts.table = tableName
+            return runtime.start_query(writer, facts, lambda: original(writer, tableName))
 
         return to_table
 
@@ -243,8 +244,7 @@ class Hook:
         @functools.wraps(original)
         def get_or_create(builder: Any) -> Any:
             _refuse(connect_refusal(builder._options, os.environ), runtime)
-            session = original(builder)
-            classic = session
+            session = classic = original(builder)
             if is_client_session(session):
                 classic = base_session()
                 if classic is None:  # spark.local.connect.reuse
@@ -341,7 +341,7 @@ def _note_option(facts: WriterFacts, key: str, value: Any) -> None:
         facts.options[key.lower()] = str(value)
 
 
-def _note_options(facts: WriterFacts, **options: Any) -> None:
+def _note_options(facts: WriterFacts, /, **options: Any) -> None:
     for key, value in options.items():
         _note_option(facts, key, value)
 
