@@ -53,7 +53,7 @@ def resolve(place: SinkPlace, session: Any) -> SinkPlace:
 
 def _describe(session: Any, table: str) -> Mapping[str, str]:
     """Return what a catalog records about a table; empty if there is none."""
-    with table_errors(table, "its catalog"):
+    with table_errors(table, "the table's catalog"):
         if not session.catalog.tableExists(table):
             return {}
         rows = session.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()

@@ -194,7 +194,7 @@ def _place_to_be(table: str, session: Any) -> str | None:
     if first != _OWN_CATALOG or len(outer) > 1:
         return None
     try:
-        with table_errors(table, "its catalog"):
+        with table_errors(table, "the table's catalog"):
             database = catalog.getDatabase(outer[0] if outer else catalog.currentDatabase())
     except TableError:
         return None  # of another catalog, or Spark will report the error
