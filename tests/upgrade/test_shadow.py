@@ -222,12 +222,17 @@ def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Conte
     def plan(**writes: str | None) -> RestorePlan:
         return RestorePlan(queries=(QueryRow("counts", writes=writes),))
 
-    with pytest.raises(UsageError, match=r"would write to /srv/out, as job rides \("):
-        check_apart(context, job, plan(format="parquet", path="file:/srv/out", table=None))
-    assert check_apart(context, job, plan(format="parquet", path="/srv/other", table=None)) == []
-    (warning,) = check_apart(context, job, plan(format="foreachBatch", path=None, table=None))
+    def check(**writes: str | None) -> list[str]:
+        return check_apart(context, job, plan(table=None, **writes), "/srv")
+
+    for path in ("file:/srv/out", "out"):
+        with pytest.raises(UsageError, match=r"would write to /srv/out, as job rides \("):
+            check(format="parquet", path=path)
+    assert check(format="parquet", path="/srv/other") == []
+    assert check(format="parquet", path=f"{os.getcwd()}/out") == []
+    (warning,) = check(format="foreachBatch", path=None)
     assert "writes with foreachBatch, and flinkish cannot tell where" in warning
-    assert check_apart(context, job, plan(format="noop", path=None, table=None)) == []
+    assert check(format="noop", path=None) == []
 
 
 def _query_id(context: Context, job_id: str) -> str:
