@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the registry.
 LOOK = 10.0
-#: Seconds that the supervisor, at its end, waits for the last notices.
+#: Seconds that the supervisor, at its end, waits for the last notices, beside their deliveries.
 _FAREWELL = 15.0
 #: Largest number of characters in a variable for the command.
 _VALUE = 4000
@@ -128,7 +128,10 @@ class Notifier:
         """Look once more, and wait a limited time until all notices are delivered."""
         self._over.set()
         if self._addressees is not None:
-            self._thread.join(_FAREWELL)
+            # The notice that is on its way and the last one: each to the command and the URL.
+            self._thread.join(_FAREWELL + 4 * self._addressees.timeout)
+            if self._thread.is_alive():
+                _say("the last notices about this job could not be delivered in time")
 
     def _run(self) -> None:
         assert self._addressees is not None
