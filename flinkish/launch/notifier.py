@@ -280,10 +280,11 @@ def post(url: str, document: Mapping[str, object], timeout: float) -> None:
     except urllib.error.URLError as error:
         reason = error.reason
         text = reason.strerror if isinstance(reason, OSError) else None
-        raise OSError(text or type(reason).__name__) from None
+        cause = reason if isinstance(reason, Exception) else error
+        raise OSError(text or f"the request failed ({type(cause).__name__})") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         # Some of their messages contain the URL.
-        raise OSError(type(error).__name__) from None
+        raise OSError(f"the request failed ({type(error).__name__})") from None
 
 
 def _say(text: str) -> None:

@@ -218,6 +218,8 @@ def test_a_post_is_not_sent_on_and_its_errors_do_not_name_the_url(posted: Posted
     closed = "http://127.0.0.1:1/hook?token=hidden"
     with pytest.raises(OSError, match=r"^Connection refused$"):
         post(closed, DOCUMENT, 10)
+    with pytest.raises(OSError, match=r"^the request failed \(URLError\)$"):
+        post("nowhere://hook?token=hidden", DOCUMENT, 10)
 
 
 def test_an_answer_that_is_none_and_one_without_an_end() -> None:
@@ -238,7 +240,7 @@ def test_an_answer_that_is_none_and_one_without_an_end() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/?token=hidden"
-        with pytest.raises(OSError, match=r"^BadStatusLine$"):
+        with pytest.raises(OSError, match=r"^the request failed \(BadStatusLine\)$"):
             post(url, DOCUMENT, 10)
         post(url, DOCUMENT, 50)
         over.set()
