@@ -51,6 +51,16 @@ def test_a_job_that_is_refused_its_name_leaves_no_log(
     assert not os.path.exists(second.log_path)
 
 
+def test_an_environment_that_is_too_large_is_named(
+    sqlite_registry: Registry, make_job: Callable[..., JobRecord], tmp_path: Path
+) -> None:
+    job = make_job(log_path=str(tmp_path / "log"))
+    with pytest.raises(LaunchFailed, match="Argument list too long") as refused:
+        launch_job(sqlite_registry, "unused", job, {"MINE": "x" * 200_000})
+    assert "a smaller environment" in refused.value.hint
+    assert sqlite_registry.job(job.job_id).state is JobState.FAILED
+
+
 # --- the supervisor ---------------------------------------------------------------------------
 
 
