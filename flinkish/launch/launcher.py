@@ -18,7 +18,7 @@ from flinkish.registry.liveness import process_ref
 #: Runs the supervisor of *this* flinkish, ignoring the working directory. The package's directory
 #: comes after the standard library, because it may be a site-packages with old backports.
 _START = (
-    "import sys; home = sys.argv.pop(1); sys.path[:1] = []; "
+    "import sys; home = sys.argv.pop(1); sys.path[:] = [p for p in sys.path if p]; "
     "at = [i for i, p in enumerate(sys.path) if p.endswith('-packages')] or [len(sys.path)]; "
     "sys.path.insert(at[0], home); "
     "from flinkish.launch.supervisor import main; sys.exit(main(sys.argv[1:]))"
