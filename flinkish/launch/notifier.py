@@ -229,7 +229,8 @@ def run_command(command: str, document: Mapping[str, object], timeout: float) ->
                 child.communicate(json.dumps(document).encode() + b"\n", timeout=timeout)
             except subprocess.TimeoutExpired as error:
                 _kill(child)
-                raise TimeoutError(f"it took longer than {timeout:g} s{_end_of(output)}") from error
+                late = f"it took longer than {timeout:.15g} s"
+                raise TimeoutError(f"{late}{_end_of(output)}") from error
         if child.returncode:
             raise ChildProcessError(f"exit status {child.returncode}{_end_of(output)}")
 

@@ -42,7 +42,7 @@ from flinkish.registry.jobs import (
 )
 from flinkish.registry.waiting import wait_job
 from flinkish.upgrade.preparation import Secrets
-from flinkish.upgrade.steps import after, after_failure, brought_back, lacking
+from flinkish.upgrade.steps import after, after_failure, brought_back, lacking, until_healthy
 
 _POLL = 0.1
 #: States of a job whose driver has failed and will be restarted.
@@ -131,7 +131,7 @@ class Execution:
         """Watch the new program until it counts as healthy."""
         upgrade = self.upgrade
         assert upgrade.new_job_id is not None
-        self._say(f"watching it: {upgrade.health.batches} batches of every query ...")
+        self._say(f"watching it {until_healthy(upgrade.health)} ...")
         job = self._await(
             upgrade.new_job_id,
             lambda now: None if now.state is JobState.CANCELLING else self._lacks(now),
@@ -244,7 +244,7 @@ class Execution:
         try:
             job = wait_job(self._registry, job_id, over, timeout, _POLL)
         except WaitTimeout as error:
-            late = WaitTimeout(f"it {what} {timeout:g} s: {lack}", job_id=job_id)
+            late = WaitTimeout(f"it {what} {timeout:.15g} s: {lack}", job_id=job_id)
             raise HealthCheckFailed(late) from error
         if job.state in _RESTARTING:  # its restart strategy would start it again
             failure = (job.failure or {}).get("message", "it failed")
