@@ -46,6 +46,9 @@ _UNITS: dict[str, float] = {
     "nanoseconds": 1e-9,
 }
 
+#: The scheme of a URL that lacks its slashes; the text before another colon is part of a path.
+_SCHEME = re.compile(r"(?i)([a-z][a-z0-9+.-]*(?=:/)|s3[an]?|gc?s|hdfs|abfss?)(?=:)")
+
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -185,11 +188,23 @@ def normal_value(key: Key, value: str, base: str) -> str:
     elif key.kind == "path":
         if not text:
             raise InvalidConfiguration("the path is empty", hint="name a directory")
-        return text if "://" in text or text.startswith("file:") else _absolute(text, base)
+        return _path(text, base)
     elif key.kind == "url":
         path = sqlite_path(text, base)
         return text if path is None else "sqlite:///" + path
     return text
+
+
+def _path(text: str, base: str) -> str:
+    """Return a URL unchanged and a path absolute; refuse a URL without a host or bucket."""
+    if "://" in text or text.startswith(("file:", "local:")):
+        return text
+    if (scheme := _SCHEME.match(text)) is not None:
+        raise InvalidConfiguration(
+            f"{text!r} names no bucket or host",
+            hint=f"write {scheme.group()}://NAME/path, or ./{text} for a path of that name",
+        )
+    return _absolute(text, base)
 
 
 def _absolute(path: str, base: str | None) -> str:

@@ -296,10 +296,20 @@ def test_paths_start_where_they_were_written(load: Load, tmp_path: Path, here: P
     assert load(project=f'"{SAVEPOINTS}" = "sp"').get(SAVEPOINTS) == f"{here}/sp"
     (here / "flinkish.toml").unlink()
     assert load(user=f'"{SAVEPOINTS}" = "sp"').get(SAVEPOINTS) == f"{tmp_path}/config/flinkish/sp"
-    for url in ("s3://bucket/x", "file:///x", "file:/x", "hdfs://h:9000/a"):
+    for url in ("s3://bucket/x", "file:///x", "file:/x", "local:/x", "hdfs://h:9000/a"):
         assert load(flags={SAVEPOINTS: url}).get(SAVEPOINTS) == url
     home = os.path.expanduser("~")
     assert load(flags={SAVEPOINTS: "~/sp"}).get(SAVEPOINTS) == f"{home}/sp"
+    for name in ("10:30/x", "a:b", "./hdfs:/x"):
+        assert load(flags={SAVEPOINTS: name}).get(SAVEPOINTS) == f"{here}/{name.removeprefix('./')}"
+
+
+@pytest.mark.parametrize("text", ["hdfs:/user/x", "s3a:/bucket/x", "gs:bucket/x", "HDFS:/x"])
+def test_a_url_without_a_host_does_not_become_a_local_directory(load: Load, text: str) -> None:
+    with pytest.raises(InvalidConfiguration, match="names no bucket or host") as caught:
+        load(project=f'"{SAVEPOINTS}" = "{text}"')
+    scheme = text.partition(":")[0]
+    assert caught.value.hint.startswith(f"write {scheme}://NAME/path")
 
 
 @pytest.mark.parametrize(
