@@ -532,6 +532,12 @@ def test_any_text_is_the_duration_it_says_or_an_error(text: str) -> None:
         ("password={p;a=w};ssl=1", f"password={MASK};ssl=1"),
         ("password=pw, ssl=1; token=t; x", f"password={MASK}, ssl=1; token={MASK}; x"),
         ("postgresql://u@h/db", "postgresql://u@h/db"),
+        ("Authorization: Basic dXNlcjpwYXNzd29yZA==", f"Authorization: Basic {MASK}"),
+        ('{"Authorization": "basic dTpw"}', f'{{"Authorization": "basic {MASK}"}}'),
+        ("curl -s -u u:hush http://h/x", f"curl -s -u {MASK} http://h/x"),
+        ("curl --user 'u:h sh' h", f"curl --user {MASK} h"),
+        ("curl --user-agent a:b h", "curl --user-agent a:b h"),
+        ("the basic authentication of Basic users", "the basic authentication of Basic users"),
         ("no secret here: a@b.c", "no secret here: a@b.c"),
     ],
 )
