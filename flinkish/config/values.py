@@ -212,9 +212,13 @@ def _absolute(path: str, base: str | None) -> str:
 
     A ``base`` of None is the process's working directory, which only relative paths need.
     """
-    absolute = os.path.normpath(os.path.join(base or "", os.path.expanduser(path)))
-    if base is None and not os.path.isabs(absolute):
-        absolute = os.path.join(os.getcwd(), absolute)
+    expanded = os.path.expanduser(path)
+    if base is None and not os.path.isabs(expanded):
+        try:
+            base = os.getcwd()
+        except OSError:
+            base = ""
+    absolute = os.path.normpath(os.path.join(base or "", expanded))
     if not os.path.isabs(absolute):
         raise InvalidConfiguration(
             f"{path!r} is a relative path, but the working directory no longer exists",

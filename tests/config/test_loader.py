@@ -327,6 +327,20 @@ def test_registry_files_are_absolute(load: Load, here: Path, given: str, path: s
     assert sqlite_path(given, str(here)) == expected
 
 
+def test_a_relative_registry_needs_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sqlite_path("sqlite:///a/../r.db") == f"{tmp_path}/r.db"
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(InvalidConfiguration, match="the working directory no longer exists"):
+        sqlite_path("sqlite:///r.db")
+    assert sqlite_path("/r.db") == "/r.db"
+
+
 def test_a_registry_server(load: Load) -> None:
     url = "postgresql://u:hush@h:5432/db?sslmode=require"
     config = load(environ={"FLINKISH_REGISTRY_URL": url})
