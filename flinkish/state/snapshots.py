@@ -159,7 +159,7 @@ class ModuleLoader:
             for other, loaded in list(sys.modules.items())
             if other != module
             and _is_below(other, self.modules)
-            and getattr(vars(loaded).get(attribute), "__module__", None) == other
+            and getattr(getattr(loaded, "__dict__", {}).get(attribute), "__module__", None) == other
         )
         if not moved:
             hint = f"move the class back to where it was: {name}"

@@ -140,6 +140,12 @@ def test_the_class_is_missing() -> None:
     assert error.hint == "move the class back to where it was: tests.state.programs:Gone"
 
 
+def test_the_class_is_missing_where_a_module_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tests.state.blocked", None)
+    error = fails(frame(name="tests.state.programs:Gone"), Incompatible)
+    assert "has no class Gone" in error.message
+
+
 def test_the_module_is_missing() -> None:
     error = fails(frame(name="tests.state.gone.deeper:Snapshot"), Incompatible)
     assert "there is no module tests.state.gone" in error.message
