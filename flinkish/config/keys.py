@@ -115,8 +115,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "engine.snapshot-modules",
         None,
-        "comma-separated modules whose classes the snapshots of typed state may name "
-        "(none: the program's own)",
+        "comma-separated modules whose classes the snapshots of typed state may name, in place of "
+        "the program's own",
     ),
     Key("parallelism.default", None, "state partitions (none: Spark's own setting)", (), "int"),
     Key("client.timeout", "60 s", "how long the client waits before exit 14", (), "duration"),

@@ -184,6 +184,14 @@ def test_a_module_that_is_not_allowed_is_not_imported(name: str) -> None:
     assert "engine.snapshot-modules" in error.hint
 
 
+def test_the_hint_to_allow_a_module_keeps_those_that_are_allowed() -> None:
+    allowed = ("flinkish", "__main__", "beside")
+    error = fails(frame(name="other.deep:Snapshot"), Incompatible, allowed)
+    assert error.hint == (
+        "if you trust that module, set engine.snapshot-modules to __main__,beside,other"
+    )
+
+
 def test_a_module_that_is_not_allowed_does_not_run() -> None:
     assert "antigravity" not in sys.modules
     fails(frame(name="antigravity:Snapshot"), Incompatible)
