@@ -98,8 +98,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "pipeline.auto-generate-uids",
         "true",
-        "if false, a program is refused if any operator lacks a uid, with state or without; a sink "
-        "has the name of its query",
+        "if false, a program is refused if an operator lacks a uid, whether it has state or not; "
+        "the name of a query is the uid of its sink",
         (),
         "boolean",
     ),
@@ -231,7 +231,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "restart-strategy.failure-rate.max-failures-per-interval",
         "1",
-        "number of failures per interval that the job may have without failing",
+        "greatest number of failures per interval after which the job restarts; one more fails it",
         (),
         "int",
     ),
