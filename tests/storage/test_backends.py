@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from fsspec import AbstractFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractBufferedFile
 
 from flinkish import storage
@@ -242,3 +243,73 @@ def test_an_upload_that_is_cut_off_puts_nothing_in_place() -> None:
     assert len(objects.discarded) == 1
     store.receive("gs://b/_metadata", io.BytesIO(content), len(content), hashlib.sha256())
     assert list(objects.objects.values()) == [content]
+
+
+class _Directories(MemoryFileSystem):  # type: ignore[misc]  # it is untyped
+    """A file system whose renames fail while ``broken`` is set, or do nothing, as WebHDFS's do."""
+
+    cachable = False
+    broken: Callable[[str], bool] | None = None
+    is_silent = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store: dict[str, Any] = {}
+        self.pseudo_dirs = [""]
+
+    def mv(self, path1: str, path2: str, **_: Any) -> None:
+        if self.broken is None or not self.broken(path2):
+            self.store[path2] = self.store.pop(path1)
+        elif not self.is_silent:
+            raise OSError(errno.EIO, "connection lost")
+
+
+@pytest.mark.parametrize("is_silent", [False, True], ids=["an error", "nothing is renamed"])
+@pytest.mark.parametrize("target", ["aside", "in place"])
+@pytest.mark.parametrize("put", ["write_atomically", "upload"])
+def test_a_file_that_cannot_be_replaced_stays_and_nothing_is_left_beside_it(
+    put: str, target: str, is_silent: bool, tmp_path: Path
+) -> None:
+    files = _Directories()
+    store = RemoteStore(files, "webhdfs")
+    (tmp_path / "new").write_bytes(b"new")
+
+    def write() -> None:
+        if put == "upload":
+            store.upload(str(tmp_path / "new"), "memory://d/_metadata")
+        else:
+            store.write_atomically("memory://d/_metadata", b"new")
+
+    store.write_bytes("memory://d/_metadata", b"old")
+    once = iter([True])
+    files.is_silent = is_silent
+    files.broken = lambda path: (
+        path.endswith("_metadata") == (target == "in place") and next(once, False)
+    )
+    with pytest.raises(StorageError, match="cannot write memory://d/_metadata"):
+        write()
+    assert {path: each.getvalue() for path, each in files.store.items()} == {"/d/_metadata": b"old"}
+    files.broken = None
+    write()
+    assert {path: each.getvalue() for path, each in files.store.items()} == {"/d/_metadata": b"new"}
+
+
+class _Reset(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
+    """A file system with a large file whose reading ends with an error of the library."""
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        return {"name": path, "type": "file", "size": SMALL + 1}
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+        class File(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                raise ValueError("reset: https://me:secret@host/x")
+
+        return File()
+
+
+def test_an_error_in_the_middle_of_a_large_file_is_the_storage_s() -> None:
+    file = RemoteStore(_Reset(), "webhdfs").open_file("webhdfs://host:1/zip")
+    with file, pytest.raises(StorageError, match="cannot read webhdfs://host:1/zip") as caught:
+        file.read(10)
+    assert "secret" not in caught.value.message
