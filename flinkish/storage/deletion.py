@@ -160,6 +160,8 @@ def _names(place: LocalRoot, parts: tuple[str, ...]) -> list[str] | None:
         return None
     try:
         return os.listdir(inside)
+    except OSError:
+        return None
     finally:
         os.close(inside)
 
