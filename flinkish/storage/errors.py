@@ -85,7 +85,7 @@ def refused(verb: str, location: str) -> Iterator[None]:
 
 
 class ReadFile:
-    """A file that is read in blocks; errors of the store's library are converted."""
+    """An open file of which errors of reading are converted: they are those of ``location``."""
 
     def __init__(self, file: Any, location: str) -> None:
         self._file = file
