@@ -22,7 +22,7 @@ from fsspec.spec import AbstractBufferedFile
 
 from flinkish import storage
 from flinkish.errors import Corrupt, StorageError
-from flinkish.storage import stores
+from flinkish.storage import s3, stores
 from flinkish.storage.remote import SMALL, RemoteStore
 from flinkish.storage.stores import forget_stores
 from tests.support.servers.clouds import AzureServer, GcsServer
@@ -313,3 +313,39 @@ def test_an_error_in_the_middle_of_a_large_file_is_the_storage_s() -> None:
     with file, pytest.raises(StorageError, match="cannot read webhdfs://host:1/zip") as caught:
         file.read(10)
     assert "secret" not in caught.value.message
+
+
+class _Throttled:
+    """An s3fs file system whose answers to bulk deletions are given; it records their keys."""
+
+    def __init__(self, *answers: dict[str, str]) -> None:
+        self.answers = [*answers]
+        self.asked: list[list[str]] = []
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        bucket, _, key = path.partition("/")
+        return bucket, key, None
+
+    def call_s3(self, _: str, *, Bucket: str, Delete: Any) -> dict[str, Any]:
+        self.asked.append([each["Key"] for each in Delete["Objects"]])
+        answer = self.answers.pop(0)
+        return {"Errors": [{"Key": k, "Code": code, "Message": "no"} for k, code in answer.items()]}
+
+
+def test_objects_that_s3_was_too_busy_to_delete_are_deleted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(s3, "_PAUSE", 0)
+    fs = _Throttled({"a": "SlowDown", "c": "InternalError"}, {"c": "SlowDown"}, {})
+    s3.S3Calls(fs).delete(["b/a", "b/b", "b/c"])
+    assert fs.asked == [["a", "b", "c"], ["a", "c"], ["c"]]
+    for number, answers in (
+        (errno.EIO, [{"a": "SlowDown"}] * 4),
+        (errno.EIO, [{"a": "NoSuchVersion"}]),
+        (errno.EACCES, [{"a": "SlowDown", "c": "AccessDenied"}]),
+    ):
+        fs = _Throttled(*answers)
+        with pytest.raises(OSError, match=r"\w+: no") as caught:
+            s3.S3Calls(fs).delete(["b/a", "b/b", "b/c"])
+        assert caught.value.errno == number
+        assert fs.answers == []
