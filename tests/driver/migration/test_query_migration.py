@@ -156,3 +156,9 @@ def test_a_full_disk_of_an_executor_is_storage_wherever_state_is_rewritten(
 ) -> None:
     with pytest.raises(StorageError, match="No space left on device"), engine_work(query):
         raise PythonException(WORKER)
+
+
+def test_damage_names_the_whole_command_that_shows_it() -> None:
+    with pytest.raises(Corrupt, match="query counts: KeyError: 7") as caught, engine_work("counts"):
+        raise KeyError(7)
+    assert caught.value.hint.startswith("flinkish savepoint verify --level deep PATH ")
