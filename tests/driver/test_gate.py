@@ -30,7 +30,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.messages.launch import ExternalLauncher, Launch
-from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     ENDED_BEFORE_QUERIES,
@@ -161,6 +161,66 @@ def test_a_savepoint_goes_on_while_its_progress_cannot_be_reported(
     reporter.phase("copying")
     reporter.phase("writing")
     assert registry.request(request.request_id).progress == {"phase": "writing"}
+
+
+def test_a_wait_goes_on_while_the_registry_cannot_say_whether_the_job_is_canceled(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that drains could not continue if the savepoint failed for that."""
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(RequestKind.STOP, str(tmp_path), drain=True)
+    request = registry.submit(runtime.job_id, RequestKind.STOP, arguments)
+    registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None))
+    monkeypatch.setattr(registry, "requests", Away(registry.requests, calls=1))
+    stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    stops._check_not_cancelled(request)
+    with pytest.raises(WrongState, match="cancel"):
+        stops._check_not_cancelled(request)
+
+
+def test_a_cancel_that_cannot_be_recorded_ends_the_job_as_canceled(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queries have ended: the program must not go on as if they had read everything."""
+    runtime = bare_runtime(registry)
+    registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None))
+    request = registry.claim(runtime.job_id)
+    assert request is not None
+    monkeypatch.setattr(registry, "transition", Away(registry.transition, calls=1))
+    cancels = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    cancels.perform(request, threading.Event())
+    assert runtime.ending is JobState.CANCELED
+    assert registry.request(request.request_id).state is RequestState.COMPLETED
+
+
+@pytest.mark.parametrize("format_", ["canonical", "native"])
+def test_a_savepoint_that_cannot_be_recorded_is_named_by_the_error(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    """It is complete, and neither taken again nor lost from sight."""
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(RequestKind.STOP, str(tmp_path), format=format_)
+    request = registry.submit(runtime.job_id, RequestKind.STOP, arguments)
+    stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    written = SavepointSummary("/sp/savepoint-1", runtime.job_id, 1.0, format_, 1, 1, 1.0)
+    taken: list[str] = []
+
+    def write(*_: Any, **__: Any) -> SavepointSummary:
+        taken.append(written.path)
+        return written
+
+    monkeypatch.setattr(job_savepoint, "write_savepoint", write)
+    monkeypatch.setattr(job_savepoint, "save_canonical", write)
+    monkeypatch.setattr(job_savepoint, "SparkTransferer", lambda *_: None)
+    monkeypatch.setattr(job_savepoint, "_source_of", lambda _: None)
+    for method in ("add_savepoint", "job"):
+        monkeypatch.setattr(registry, method, Away(getattr(registry, method), calls=9))
+    session = SimpleNamespace(version="4.1.0", sparkContext=None)
+    queries: Any = [SimpleNamespace(session=session)]
+    with pytest.raises(RegistryError, match="complete at /sp/savepoint-1") as caught:
+        stops._write_at_the_end(request, queries, "stop", ())
+    assert caught.value.data["savepoint"] == written.path
+    assert taken == [written.path]
 
 
 @pytest.mark.parametrize("method", ["heartbeat", "transition"])

@@ -51,18 +51,18 @@ def write_job_savepoint(
     """Write a savepoint of some queries, and record it.
 
     ``left`` are the queries that are not in it; ``give_up`` raises when a canonical savepoint is no
-    longer wanted.
+    longer wanted. Raises RegistryError, with the savepoint's path, if only the record failed.
     """
     session = queries[0].session
-    job = runtime.registry.job(runtime.job_id)
+    launch = runtime.launch
     saved = SavepointJob(
-        job_id=job.job_id,
-        name=job.name,
+        job_id=runtime.job_id,
+        name=runtime.name,
         spark_version=session.version,
         python_version=platform.python_version(),
         flinkish_version=__version__,
-        program=digest_of_program(job.launch.application),
-        restored_from=job.launch.restore.path if job.launch.restore else None,
+        program=digest_of_program(launch.application),
+        restored_from=launch.restore.path if launch.restore else None,
         owner=request.requester,
         left_out=left,
         complete=runtime.start_phase.is_complete,
@@ -94,8 +94,15 @@ def write_job_savepoint(
             transferer=transferer,
         )
     savepoint = replace(savepoint, request_id=request.request_id)
-    runtime.registry.add_savepoint(savepoint)
     log(f"savepoint completed: {savepoint.path}")
+    try:
+        runtime.registry.add_savepoint(savepoint)
+    except RegistryError as error:
+        raise RegistryError(
+            f"{error.message}; the savepoint is complete at {savepoint.path}",
+            hint=error.hint,
+            savepoint=savepoint.path,
+        ) from error
     return savepoint
 
 

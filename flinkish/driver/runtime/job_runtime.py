@@ -49,7 +49,7 @@ class Runtime:
 
     def __init__(self, registry: Registry, job: JobRecord, checkpoint_root: str) -> None:
         self.registry = registry
-        self.job_id = job.job_id
+        self.job_id, self.name = job.job_id, job.name
         self._gate = ProgramGate()
         self.session = JobSession(registry, job.job_id, self._gate.queries)
         self._reports = QueryReports(
