@@ -122,12 +122,15 @@ class QueryReports:
             self._starting.remove(name)
 
     def _is_taken(self, name: str, session: Any) -> bool:
-        """Return whether a query being started, or one running in another session, has the name."""
+        """Return whether a query has the name that is being started, or runs unseen by Spark.
+
+        Such a query runs in another session, or Spark does not know its name.
+        """
         if name in self._starting:
             return True
         own = session._jsparkSession
         return any(
-            not query.session._jsparkSession.equals(own)
+            (query.adopted and query.generated_name) or not query.session._jsparkSession.equals(own)
             for query in self._queries()
             if query.name == name and not spark_jvm.has_ended(query.jsq)
         )

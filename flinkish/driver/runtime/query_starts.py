@@ -34,6 +34,7 @@ from flinkish.launch.known_jobs import check_stands
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.non_restored_state import LostOrigin
+from flinkish.storage import one_name
 
 #: The setting with the number of queries that the program starts (``run --queries``).
 QUERIES = "execution.start.queries"
@@ -143,6 +144,10 @@ class QueryStarts:
     def adopt(self, query: ManagedQuery) -> None:
         """Take charge of a query that ran before flinkish was attached."""
         session = query.session
+        names = self._preparer.names
+        names.given(query.name)
+        if query.generated_name:  # its name also if the program starts it again
+            names.resume(query.name, query.checkpoint, [one_name(query.root_uri)])
         try:
             self._others.take(
                 query.name,
