@@ -25,7 +25,13 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.requests.canonical_savepoints import save_canonical
 from flinkish.driver.runtime.job_runtime import Runtime
-from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
+from flinkish.driver.runtime.running_query import (
+    ManagedQuery,
+    reported_batch,
+    sink_of,
+    sources_of,
+    status_of,
+)
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import Corrupt, RegistryError, StorageError, WrongState
 from flinkish.messages.requests import LeftOut, SavepointArguments, SavepointSummary
@@ -263,12 +269,8 @@ def has_committed(query: ManagedQuery) -> bool:
 
 def _known_commit(query: ManagedQuery) -> int | None:
     """Return a batch that ``query`` is known to have committed, or None."""
-    progress = query.progress
-    # Spark reports an idle trigger under the number of the next batch. A batch that was computed is
-    # reported when it is committed.
-    if progress.get("batchId") is not None and "addBatch" in progress.get("durationMs", {}):
-        return int(progress["batchId"])
-    return query.restored_batch
+    batch = reported_batch(query.progress)
+    return query.restored_batch if batch is None else batch
 
 
 def waits_for_input(query: ManagedQuery) -> bool:

@@ -167,10 +167,10 @@ def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | Non
     """Return the newest committed batch: of the commit log if local, else of ``progress``."""
     if query.checkpoint.startswith("/"):
         return newest_committed_batch(query.checkpoint)
-    return _reported_batch(progress)
+    return reported_batch(progress)
 
 
-def _reported_batch(progress: Mapping[str, Any]) -> int | None:
+def reported_batch(progress: Mapping[str, Any]) -> int | None:
     """Return the newest batch that is committed as of a progress report. Pure.
 
     Spark reports an idle trigger under the number of the next batch.
