@@ -21,6 +21,7 @@ from flinkish.driver.runtime import quiesce
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import ProgramOutcome
+from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import (
     GivenUp,
     NoCommittedBatch,
@@ -254,6 +255,22 @@ def test_a_guest_whose_start_cannot_be_reported_is_served(
     assert handle is query.handle
     assert not runtime._starts._not_served
     assert [each.name for each in runtime.queries()] == ["q"]
+
+
+def test_a_savepoint_is_refused_while_any_unnamed_query_runs_without_flinkish(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = bare_runtime(registry, ExternalLauncher("python", "1"))
+
+    def refuse(*_: Any) -> None:
+        raise WrongState("it cannot be served")
+
+    monkeypatch.setattr(runtime._starts, "_start_query", refuse)
+    monkeypatch.setattr(spark_jvm, "has_ended", lambda jsq: jsq == "the second")
+    for jsq in ("the first", "the second"):
+        handle = SimpleNamespace(_jsq=jsq)
+        assert runtime._starts._start_guest(None, WriterFacts(), lambda: handle) is handle  # noqa: B023
+    assert runtime.not_served() == {"without a name": "it cannot be served"}
 
 
 @pytest.mark.parametrize("calls", [0, 1], ids=["reached", "away"])

@@ -90,8 +90,9 @@ class QueryStarts:
             else partial(own_place, beside=f"restored-{job.job_id[:6]}"),
         )
         self._hold_lock = threading.Lock()
-        #: Queries of the program that are not under flinkish's control, and why, by name.
-        self._not_served: dict[str, tuple[Any, str]] = {}
+        #: Name and handle of queries that are not under flinkish's control, and why. Names may
+        #: repeat: several may have none.
+        self._not_served: list[tuple[str, Any, str]] = []
         self.restore_gate = RestoreGate(self.restorer, gate.queries, gate.fail, let_go)
         announced = job.launch.options.get(QUERIES)
         self.start_phase = StartPhase(int(announced) if announced else None)
@@ -100,7 +101,7 @@ class QueryStarts:
         """Return the running queries that are not under flinkish's control, with the reasons."""
         return {
             name: why
-            for name, (handle, why) in self._not_served.items()
+            for name, handle, why in self._not_served
             if not spark_jvm.has_ended(handle._jsq)
         }
 
@@ -138,7 +139,7 @@ class QueryStarts:
             name = str(facts.query_name or "without a name")
             log(f"query '{name}' runs without flinkish: {error.message}")
             handle = handles[-1] if handles else begin()
-            self._not_served[name] = handle, error.message
+            self._not_served.append((name, handle, error.message))
             return handle
 
     def adopt(self, query: ManagedQuery) -> None:
