@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,10 @@ from flinkish.driver.job import conclude
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.requests import actions, job_savepoint, time_limit
 from flinkish.driver.requests.agent import leave_without_jvm
-from flinkish.driver.runtime import quiesce
+from flinkish.driver.runtime import query_starts, quiesce
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.query_setup import Prepared
 from flinkish.driver.script import ProgramOutcome
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import (
@@ -131,6 +133,51 @@ def test_a_builder_takes_a_conf_by_position_as_pyspark_does(registry: Registry) 
     config = Hook(bare_runtime(registry))._config(lambda *given, **_: given)
     assert config("builder", None, None, "conf") == ("builder", None, None, "conf")
     assert config("builder", "key", 1) == ("builder", "key", 1)
+
+
+def test_a_writer_started_again_is_recorded_with_its_last_output_alone(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = bare_runtime(registry)
+    seen: list[tuple[str | None, str | None]] = []
+    monkeypatch.setattr(
+        runtime, "start_query", lambda _, facts, __: seen.append((facts.path, facts.table))
+    )
+    hook = Hook(runtime)
+    start, to_table = hook._start(lambda *_: None), hook._to_table(lambda *_: None)
+    writer: Any = SimpleNamespace(options=lambda **_: None)
+    to_table(writer, "t")
+    start(writer, "/out")
+    to_table(writer, "t")
+    assert seen == [(None, "t"), ("/out", None), (None, "t")]
+
+
+def test_a_checkpoint_without_a_scheme_is_looked_for_where_spark_puts_it(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the log of a file sink was not completed if Spark's default storage is not local."""
+    runtime = bare_runtime(registry)
+    looked: list[str | None] = []
+
+    @contextmanager
+    def ready(_session: Any, _name: str, _format: Any, checkpoint: Any, *_: Any) -> Iterator[None]:
+        looked.append(checkpoint)
+        yield
+
+    monkeypatch.setattr(query_starts, "file_sink_log_ready", ready)
+    monkeypatch.setattr(spark_jvm, "checkpoint_root", lambda _: "hdfs://host/ck")
+    prepared = Prepared("q", False, None, None, None, (), own="/ck")
+    monkeypatch.setattr(runtime._starts._preparer, "prepare", lambda *_, **__: prepared)
+    hadoop = SimpleNamespace(get=lambda _: "hdfs://host")
+    session = SimpleNamespace(
+        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop), sparkContext=None
+    )
+    writer: Any = SimpleNamespace(_spark=session, queryName=lambda _: None)
+    identity = SimpleNamespace(toString=lambda: "1")
+    handle = SimpleNamespace(_jsq=SimpleNamespace(id=lambda: identity, runId=lambda: identity))
+    facts = WriterFacts("q", "parquet", options={"checkpointlocation": "/ck"})
+    runtime._starts._begun("q", writer, facts, lambda: handle, [])
+    assert looked == ["hdfs://host/ck"]
 
 
 @pytest.mark.parametrize("drain", [False, True])

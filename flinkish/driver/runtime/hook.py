@@ -117,7 +117,7 @@ class Hook:
             **options: Any,
         ) -> Any:
             _apply(writer, format, outputMode, partitionBy, queryName, options)
-            facts_of(writer).path = path
+            facts_of(writer).path, facts_of(writer).table = path, None
             return runtime.start_query(writer, facts_of(writer), lambda: original(writer, path))
 
         return start
@@ -138,7 +138,7 @@ class Hook:
         ) -> Any:
             _apply(writer, format, outputMode, partitionBy, queryName, options)
             facts = facts_of(writer)
-            facts.table = tableName
+            facts.path, facts.table = None, tableName
             return runtime.start_query(writer, facts, lambda: original(writer, tableName))
 
         return to_table

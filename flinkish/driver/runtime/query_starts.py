@@ -13,7 +13,7 @@ from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.driver.log import log
 from flinkish.driver.plan.planned_queries import new_sink
 from flinkish.driver.plan.uid_rules import Planning
-from flinkish.driver.plan.writer_settings import WriterFacts, own_location
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location, qualified
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.restorer import Restorer, lost_origin
 from flinkish.driver.restore.start_judge import Adviser, StartJudge
@@ -271,7 +271,7 @@ class QueryStarts:
             prepared = self._preparer.prepare(name, writer, facts)
         set_identity(writer, prepared.name, prepared.location)
         kept = facts.copy()
-        checkpoint = prepared.location or own_location(facts, session)
+        checkpoint = prepared.location or qualified(own_location(facts, session), session)
         with (
             self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,
