@@ -744,19 +744,27 @@ def test_one_writer_started_twice_resumes_as_two_queries(
     def program() -> None:
         writer = rate(spark).writeStream.format("noop")
         writer.queryName("one").start()
+        writer.foreachBatch(lambda frame, _: frame.count()).trigger(processingTime="1 second")
         writer.queryName("two").start()
         spark.streams.awaitAnyTermination()
 
     job = new_job().start(program)
     job.wait_until(lambda: len(job.runtime.queries()) == 2 and job.batch() >= 1)
-    ids = [(q.name, q.query_id) for q in job.runtime.queries()]
+
+    def facts() -> list[tuple[str, ...]]:
+        runs = [spark_jvm.stream_execution(q.jsq) for q in job.runtime.queries()]
+        how = [(str(run.sink().getClass()), str(run.trigger().toString())) for run in runs]
+        return [(q.name, q.query_id, *of) for q, of in zip(job.runtime.queries(), how, strict=True)]
+
+    before = facts()
+    assert before[0][2:] != before[1][2:]
     with monkeypatch.context() as patch:
         patch.setattr(actions, "check_writable", lambda target: None)
         with pytest.raises(StorageError):
             job.request(RequestKind.STOP, unwritable(tmp_path))
     batch = job.batch()
     job.wait_until(lambda: job.batch() > batch + 1)
-    assert [(q.name, q.query_id) for q in job.runtime.queries()] == ids
+    assert facts() == before
     job.request(RequestKind.STOP, str(tmp_path / "sp"))
     assert job.wait().state is JobState.FINISHED
 

@@ -85,18 +85,20 @@ class Hook:
                 def call(writer: Any, /, *args: Any, **kwargs: Any) -> Any:
                     result = original(writer, *args, **kwargs)
                     note(facts_of(writer), *args, **kwargs)
+                    facts_of(writer).note(name, args, kwargs)
                     return result
 
                 return call
 
             self._replace(cls, name, make)
 
-        record("queryName", _note_name)
+        record("queryName", lambda facts, queryName: setattr(facts, "query_name", queryName))
         record("format", _note_format)
         record("outputMode", _note_mode)
         record("option", _note_option)
         record("options", _note_options)
         record("trigger", _note_trigger)
+        record("partitionBy", lambda facts, *a, **k: None)
         record("foreach", lambda facts, *a, **k: _note_format(facts, "foreach"))
         record("foreachBatch", lambda facts, *a, **k: _note_format(facts, "foreachBatch"))
         self._replace(cls, "start", self._start)
@@ -322,10 +324,6 @@ def _apply(
         writer.format(format_name)
     if query_name is not None:
         writer.queryName(query_name)
-
-
-def _note_name(facts: WriterFacts, queryName: str) -> None:
-    facts.query_name = queryName
 
 
 def _note_format(facts: WriterFacts, source: str) -> None:

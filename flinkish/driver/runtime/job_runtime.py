@@ -26,7 +26,7 @@ from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_reports import QueryReports
 from flinkish.driver.runtime.query_starts import QueryStarts
 from flinkish.driver.runtime.restore_gate import RestoreGate
-from flinkish.driver.runtime.running_query import ManagedQuery, set_once
+from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, ProgramFailed, RegistryError
@@ -179,9 +179,8 @@ class Runtime:
 
         This replaces its trigger, so the query cannot continue afterwards.
         """
-        set_once(query.writer, query.gateway_jvm)
         with self._starts.session_settings(query):
-            query.restart()
+            query.restart(once=True)
         query.quiesced = True
         self._gate.restarted(query)
 
