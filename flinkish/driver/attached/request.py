@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from flinkish.config import Config
 from flinkish.config.keys import CANONICAL, canonical, environment_name
@@ -118,6 +119,16 @@ def asks_restore(
         return True
     except StorageError:  # such as the home directory of another user
         return False
+
+
+def settings_of(session: Any) -> dict[str, str]:
+    """Return the settings of a session, and of its context."""
+    settings = {str(key): str(value) for key, value in session.sparkContext.getConf().getAll()}
+    entries = session._jsparkSession.conf().getAll().iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        settings[str(entry._1())] = str(entry._2())
+    return settings
 
 
 def split_settings(spark: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
