@@ -16,9 +16,9 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.job import conclude
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.requests import actions, job_savepoint, time_limit
+from flinkish.driver.requests import actions, agent, job_savepoint, time_limit
 from flinkish.driver.requests.agent import leave_without_jvm
-from flinkish.driver.runtime import query_starts, quiesce
+from flinkish.driver.runtime import job_session, query_starts, quiesce
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.query_setup import Prepared
@@ -122,10 +122,10 @@ def test_a_request_has_its_outcome_once_the_registry_is_back(
 
 def test_a_status_that_the_shell_would_cut_to_zero_is_still_a_failure(registry: Registry) -> None:
     runtime = bare_runtime(registry)
-    agent: Any = SimpleNamespace(close=lambda: None)
+    idle: Any = SimpleNamespace(close=lambda: None)
     hook: Any = SimpleNamespace(remove=lambda: None)
     outcome = ProgramOutcome(256, SystemExit(256))
-    assert conclude(runtime, agent, hook, outcome, stop_session=False) == 1
+    assert conclude(runtime, idle, hook, outcome, stop_session=False) == 1
     assert registry.job(runtime.job_id).state is JobState.FAILED
 
 
@@ -330,6 +330,40 @@ def test_a_driver_without_its_jvm_ends_whether_or_not_the_registry_is_reached(
     leave_without_jvm(runtime, left.append)
     assert left == [1]
     assert registry.job(runtime.job_id).state.is_final == (calls == 0)
+
+
+def test_a_driver_whose_program_does_not_end_leaves_once_its_end_is_recorded(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would hang, or its supervisor would start a stopped job again."""
+    runtime = bare_runtime(registry)
+    runtime.end(JobState.CANCELED)
+    monkeypatch.setattr(agent, "_PAUSE", 0.0)
+    for method in ("abandon", "transition"):
+        monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
+    left: list[JobState] = []
+    agent.finish_now(runtime, lambda _: left.append(registry.job(runtime.job_id).state))
+    assert left == [JobState.CANCELED]
+    agent.finish_now(runtime, lambda _: left.append(registry.job(runtime.job_id).state))
+    assert left == [JobState.CANCELED] * 2, "also if its end is recorded already"
+
+
+@pytest.mark.parametrize("why", [None, "the registry says that this job is FAILED"])
+def test_the_reason_for_which_queries_are_ended_is_the_one_that_is_said(
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    why: str | None,
+) -> None:
+    runtime = bare_runtime(registry)
+    query: Any = SimpleNamespace(name="q", run_id="r", jsq=None, quiesced=False, gateway_jvm=None)
+    runtime._gate.add(query)
+    monkeypatch.setattr(spark_jvm, "has_ended", lambda _: False)
+    monkeypatch.setattr(job_session, "quiesce", lambda *_: None)
+    runtime.end_queries(why)
+    said = capsys.readouterr().err
+    assert ("the program ended while 'q' ran" in said) is (why is None)
+    assert (f"{why}: ending 'q'" in said) is (why is not None)
 
 
 def unwritable(tmp_path: Path) -> str:
