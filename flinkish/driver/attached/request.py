@@ -72,11 +72,11 @@ def attach_request(
         for variable, value in environ.items()
         if variable.startswith(_RESTORE_VARIABLE) and value
     }
-    given = {canonical(key) for key in arguments.keys}
+    argument_keys = {canonical(key) for key in arguments.keys}
     by_environment = asked.pop("savepoint", None)
-    savepoint = arguments.savepoint or (None if RECOVERY_PATH in given else by_environment)
+    savepoint = arguments.savepoint or (None if RECOVERY_PATH in argument_keys else by_environment)
     parallelism, text = arguments.parallelism, asked.pop("parallelism", None)
-    if parallelism is None and text is not None and _PARALLELISM not in given:
+    if parallelism is None and text is not None and _PARALLELISM not in argument_keys:
         parallelism = _number(text)
     options = _merged(arguments.restore, options_from(asked))
     name = arguments.name or environ.get(_NAME_VARIABLE) or keys.pop("name", None)
