@@ -766,7 +766,7 @@ def test_two_sessions_have_no_query_of_one_name(spark: Any, new_job: NewJob) -> 
     job = new_job().start(program)
     final = job.wait()
     assert final.state is JobState.FAILED
-    assert "two queries of the program that run at once are named 'q'" in str(final.failure)
+    assert "two running queries of the program have the same name: 'q'" in str(final.failure)
 
 
 @pytest.mark.deep

@@ -130,8 +130,8 @@ def _managed(name: str, handle: Any, session: Any, planning: Planning) -> Manage
 
 def _refuse_start(name: str) -> Any:
     raise WrongState(
-        f"query '{name}' ran before flinkish was attached, which cannot start it again",
-        hint="start it again in the program: its checkpoint is as the last batch has left it",
+        f"flinkish cannot start query '{name}' again, because it ran before flinkish was attached",
+        hint="start it again in the program: it continues after its last committed batch",
     )
 
 

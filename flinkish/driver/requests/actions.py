@@ -370,7 +370,7 @@ class Actions:
             plain = other.kind is RequestKind.CANCEL and other.savepoint is None
             if plain and other.state is RequestState.PENDING:
                 raise WrongState(
-                    f"given up for the cancel request {other.request_id}",
+                    f"given up, because the job is being canceled (request {other.request_id})",
                     hint=f"see: flinkish request show {other.request_id}",
                 )
 
@@ -426,7 +426,7 @@ def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommi
     return NoCommittedBatch(
         f"no batch was committed within {limit.seconds:g} s ({'; '.join(reasons)}): given up, "
         "the job continues",
-        hint=f"see its queries with: flinkish status JOB; then try again, or {limit.advice}",
+        hint=f"see the job's queries with: flinkish status JOB; then try again, or {limit.advice}",
     )
 
 

@@ -149,6 +149,6 @@ class QueryReports:
 def _name_of_two(name: str) -> UsageError:
     """Return the refusal of a second query of the same name: names identify a job's queries."""
     return UsageError(
-        f"two queries of the program that run at once are named '{name}'",
-        hint="give each query a queryName of its own, also in another session (newSession)",
+        f"two running queries of the program have the same name: '{name}'",
+        hint="give each query a different queryName, even across sessions (newSession)",
     )
