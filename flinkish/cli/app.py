@@ -161,9 +161,10 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
 
 def _what_is_lost(lines: Sequence[str], status: int) -> str:
     """Return the hint about a lost result, so that nobody repeats the command to get it. Pure."""
-    if len(lines) == 1:
-        return f"the command succeeded; its result is: {lines[0]}"
-    return "" if status else "the command succeeded; only its result is lost"
+    told = f"its result is: {lines[0]}" if len(lines) == 1 else ""
+    if status:
+        return told
+    return f"the command succeeded; {told or 'only its result is lost'}"
 
 
 def _check_text(argv: Sequence[str]) -> None:

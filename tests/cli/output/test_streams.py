@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from flinkish.cli.app import _what_is_lost
 from flinkish.cli.output.streams import Stream, StreamLost, _guarded, flush, lost
 from tests.cli.conftest import ROOT, Command
 
@@ -93,6 +94,12 @@ def test_the_command_on_such_streams(redirection: str, code: int) -> None:
         assert error["id"] == "result-not-written"
         assert '"to": "4.0.0"' in error["result"]
         assert error["hint"].startswith("the command succeeded")
+
+
+@pytest.mark.parametrize("lines", [["x"], ["x", "y"]], ids=len)
+def test_only_a_command_that_succeeded_is_said_to_have(lines: list[str]) -> None:
+    assert _what_is_lost(lines, 0).startswith("the command succeeded")
+    assert _what_is_lost(lines, 3) == ("its result is: x" if len(lines) == 1 else "")
 
 
 def test_a_savepoint_that_was_taken_is_told_all_the_same(cli: Command) -> None:
