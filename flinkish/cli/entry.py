@@ -104,17 +104,28 @@ def list_plainly(arguments: Sequence[str]) -> bool:
     if answer is None:
         return False
     rows, failed = answer
-    from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
-    from flinkish.cli.output.text import folded, terminal_width, without_commands
+    from flinkish.cli.output.jobs_text import (
+        absent_notice,
+        failed_notice,
+        list_document,
+        notice,
+        show,
+    )
+    from flinkish.cli.output.text import folded, json_document, terminal_width, without_commands
 
-    json, quiet = "json" in flags, "quiet" in flags
-    sys.stdout.write(show(rows, json=json, quiet=quiet, width=terminal_width(sys.stdout)))
-    if not json and not quiet:
+    absent = f"sqlite:///{path}" if is_absent(path) else None
+    if "json" in flags:
+        document = list_document(rows)
+        shown = document if absent is None else {**document, "absent_registry": absent}
+        sys.stdout.write(json_document(shown) + "\n")
+        return True
+    quiet = "quiet" in flags
+    sys.stdout.write(show(rows, quiet=quiet, width=terminal_width(sys.stdout)))
+    if not quiet:
         said = failed_notice(failed)
         if not rows:
             empty = notice(running=running, scheduled=scheduled, everything=everything, name=name)
-            absent = [absent_notice(f"sqlite:///{path}")] if is_absent(path) else []
-            said = [*empty, *absent, *said]
+            said = [*empty, *([] if absent is None else [absent_notice(absent)]), *said]
         width = terminal_width(sys.stderr)
         text = "".join(f"{part}\n" for line in said for part in folded(line, width))
         sys.stderr.write(without_commands(text))

@@ -212,6 +212,8 @@ def test_prune_says_that_no_registry_tells_what_jobs_need(cli: Command) -> None:
         ("recover",),
         ("metrics",),
         ("savepoint", "--all", "sp"),
+        ("list",),  # the fast path
+        ("list", "--stuck"),
     ],
     ids=" ".join,
 )
@@ -224,6 +226,10 @@ def test_json_says_that_there_is_no_registry(cli: Command, words: tuple[str, ...
 def test_json_has_the_warnings(cli: Command) -> None:
     (cli.directory / "sp").mkdir()
     [warning] = cli.ok("savepoint", "prune", "sp", "--keep-last", "1", "--json").json()["warnings"]
+    assert "there is no registry at" in warning
+    [warning] = cli.ok("list", "--json", "-Dregistry.ulr=x").json()["warnings"]
+    assert "did you mean registry.url?" in warning
+    [warning] = cli.ok("list", "--stuck", "--json").json()["warnings"]
     assert "there is no registry at" in warning
 
 
