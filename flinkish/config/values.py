@@ -79,18 +79,21 @@ def parse_moment(text: str, now: float) -> float:
     """Return the time, in seconds since the epoch, of a duration before ``now`` or of a time.
 
     A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
-    ``2026-11-23T10:30``, with or without a zone) or on the day of ``now`` (``10:30``,
-    ``10:30:15``); without a zone it is in this host's zone.
+    ``2026-11-23T10:30``, with or without a zone) or the last time of day before ``now``
+    (``10:30``, ``10:30:15``); without a zone it is in this host's zone.
     """
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     word = text.strip()
-    if re.fullmatch(r"\d\d?:\d\d(:\d\d)?", word, re.ASCII):
-        hour, rest = word.split(":", 1)
-        word = f"{datetime.fromtimestamp(now):%Y-%m-%d}T{hour.zfill(2)}:{rest}"
+    time_of_day = re.fullmatch(r"(\d\d?)(:\d\d(?::\d\d)?)", word, re.ASCII)
     if word[-1:] in ("Z", "z"):
         word = word[:-1] + "+00:00"  # Python 3.10 does not know the letter
     try:
+        if time_of_day is not None:
+            here = datetime.fromtimestamp(now)
+            day, hour = f"{here:%Y-%m-%d}", time_of_day[1].zfill(2)
+            moment = datetime.fromisoformat(f"{day}T{hour}{time_of_day[2]}")
+            return (moment - timedelta(days=moment > here)).timestamp()
         if re.match(r"\d{4}-", word, re.ASCII):
             return datetime.fromisoformat(word).timestamp()
         if re.fullmatch(r"\d{8}", word, re.ASCII):  # meant as a date, not as so many seconds

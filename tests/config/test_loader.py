@@ -456,7 +456,8 @@ def test_units_and_blanks_do_not_matter(number: int, unit: str, blank: str) -> N
         ("2026-11-23 09:30:15.500", -1784.5),
         ("2026-11-23T10:00+02:00", -7200.0),
         ("9:30", -1800.0),
-        ("10:30:15", 1815.0),
+        ("10:00", 0.0),
+        ("10:30:15", 1815.0 - 86400.0),  # yesterday's: nothing has happened since a later time
     ],
 )
 def test_a_moment_is_a_duration_before_now_or_a_time(
