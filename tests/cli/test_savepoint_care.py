@@ -591,6 +591,25 @@ def test_unlock_removes_stale_ones_without_asking(cli: Command, place: str) -> N
         assert not file.exists()
 
 
+def test_unlock_says_of_a_damaged_lock_how_to_remove_it_while_it_is_there(
+    cli: Command, place: str
+) -> None:
+    os.makedirs(f"{place}/_locks")
+    file = Path(place, "_locks", "some-file")
+    file.write_text("no lock")
+    for words in ([], ["-q"], ["--force", "--dry-run"]):
+        (warning,) = cli.ok("savepoint", "unlock", place, *words).err.splitlines()
+        assert "_locks/some-file is damaged" in warning, words
+        assert f"flinkish savepoint unlock --force --yes {place}" in warning, words
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "500"}
+    unlock = [sys.executable, "-m", "flinkish", "savepoint", "unlock", place, "--force"]
+    question = r"Remove 1 lock of .* whose owners may be active \(the damaged some-file\)\?"
+    assert answer(unlock, environment, question, "n") == 5
+    gone = cli.ok("savepoint", "unlock", place, "--force", "--yes").err
+    assert "is damaged" in gone
+    assert "--force" not in gone
+
+
 # all of them
 
 
