@@ -396,6 +396,20 @@ def test_misspelt_keys_are_warned_about(cli: Command) -> None:
     assert cli.ok("list", "--json", "-D", "client.timout=5 s").err == ""
 
 
+@pytest.mark.parametrize("json", [False, True])
+def test_a_command_gives_a_warning_once(
+    private: Path, capsys: pytest.CaptureFixture[str], json: bool
+) -> None:
+    """``--watch`` and ``metrics --listen`` open a session again and again."""
+    call = Call(Output(json=json), ("client.timout=5 s",))
+    for _ in range(2):
+        with call.session():
+            pass
+    call.out.document({})
+    shown = capsys.readouterr()
+    assert (shown.out if json else shown.err).count("did you mean client.timeout?") == 1
+
+
 def test_a_reader_that_goes_away_is_no_error(cli: Command) -> None:
     done = subprocess.run(
         f"{sys.executable} -m flinkish config show | true; echo ${{PIPESTATUS[0]}}",

@@ -73,6 +73,7 @@ def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> 
 def _serve(call: Call, host: str, port: int) -> int:
     def read() -> list[Metric]:
         with call.session() as session:  # each answering thread opens its own
+            session.warn_of_absent_registry()
             return measure(session)
 
     with served(read, host, port) as bound:
