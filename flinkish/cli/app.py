@@ -114,8 +114,8 @@ root = Root(
 )
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit status."""
+def run(argv: Sequence[str], outputs: list[Output] | None = None) -> int:
+    """Run one command line and return its exit status; ``outputs`` gets the command's own."""
     if COMPLETE in os.environ:
         from click.shell_completion import shell_complete
 
@@ -125,7 +125,8 @@ def run(argv: Sequence[str]) -> int:
     except UsageError as error:
         return report(error, Output(json="--json" in argv))
     argv = _flinks_action(common_options_behind(argv))
-    outputs = [_output_of(argv)]  # the called command appends its own
+    outputs = [] if outputs is None else outputs
+    outputs.append(_output_of(argv))  # the called command appends its own
     try:
         with _sigterm_raises():
             return _invoke(argv, outputs)
@@ -143,10 +144,13 @@ def run(argv: Sequence[str]) -> int:
         return report(error, outputs[-1])
 
 
-def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> int:
+def report_lost_result(
+    argv: Sequence[str], failure: OSError, status: int, outputs: Sequence[Output] = ()
+) -> int:
     """Report on stderr that the result could not be written to stdout; return the exit status.
 
-    ``failure`` is the cause. A command's own ``status`` other than 0 is kept.
+    ``failure`` is the cause. A command's own ``status`` other than 0 is kept. ``outputs``: those of
+    :func:`run`, if it was called.
     """
     said = sys.stdout.said if isinstance(sys.stdout, Stream) else ""
     lines = said.splitlines()
@@ -155,7 +159,8 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
         hint=_what_is_lost(lines, status),
         result=said,
     )
-    _output_of(common_options_behind(argv)).error(error)
+    out = outputs[-1] if outputs else _output_of(common_options_behind(argv))
+    out.error(error)
     return status or error.code
 
 

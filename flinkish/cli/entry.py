@@ -18,6 +18,8 @@ TYPE_CHECKING = False  # type checkers know this name; importing typing costs st
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flinkish.cli.output.printer import Output
+
 _FLAGS = {
     "-r": "running",
     "--running": "running",
@@ -47,8 +49,9 @@ def _guarded(arguments: Sequence[str]) -> int:
     from flinkish.cli.output import streams
 
     streams.guard()
+    outputs: list[Output] = []
     try:
-        status = _run(arguments)
+        status = _run(arguments, outputs)
         lost = streams.lost(sys.stdout)
         if lost is None:
             return status
@@ -56,17 +59,17 @@ def _guarded(arguments: Sequence[str]) -> int:
             return streams.READER_GONE
         from flinkish.cli.app import report_lost_result
 
-        return report_lost_result(arguments, lost, status)
+        return report_lost_result(arguments, lost, status, outputs)
     finally:
         streams.restore()
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: Sequence[str], outputs: list[Output]) -> int:
     if arguments[:1] == ["list"] and list_plainly(arguments[1:]):
         return 0
     from flinkish.cli.app import run
 
-    return run(arguments)
+    return run(arguments, outputs)
 
 
 def _say_terminated() -> None:
