@@ -124,12 +124,13 @@ def run(argv: Sequence[str], outputs: list[Output] | None = None) -> int:
         _check_text(argv)
     except UsageError as error:
         return report(error, Output(json="--json" in argv))
-    argv = _flinks_action(common_options_behind(argv))
+    behind = _flinks_action(common_options_behind(argv))
     outputs = [] if outputs is None else outputs
-    outputs.append(_output_of(argv))  # the called command appends its own
+    # The called command appends its own. A group without its command takes no options.
+    outputs.append(_output_of(argv if len(behind) == 1 else behind))
     try:
         with _sigterm_raises():
-            return _invoke(argv, outputs)
+            return _invoke(behind, outputs)
     except StreamLost as lost:
         is_gone = isinstance(lost.failure, BrokenPipeError)
         return READER_GONE if is_gone else ResultNotWritten.code
@@ -188,6 +189,7 @@ def common_options_behind(argv: Sequence[str]) -> list[str]:
     """Move the options common to all commands from before a command's name to after it.
 
     ``flinkish -D KEY=VALUE list`` is Flink's order, ``flinkish --json list`` that of other tools.
+    A group whose command is missing has no place for them, and gets none.
     """
     rest, moved = list(argv), []
     while rest and rest[0].startswith("-"):
@@ -201,7 +203,9 @@ def common_options_behind(argv: Sequence[str]) -> list[str]:
     if not moved or not rest:
         return list(argv)
     is_group = isinstance(command_index.load(rest[0]), click.Group)
-    place = 2 if is_group and len(rest) > 1 else 1
+    if is_group and len(rest) == 1:
+        return rest
+    place = 2 if is_group else 1
     return rest[:place] + moved + rest[place:]
 
 

@@ -388,6 +388,8 @@ def test_they_work_there(cli: Command) -> None:
     assert cli.ok("--json", "-D", "client.timeout=7 s", "config", "show").json()["settings"]
     assert cli.ok("--json", "list").json()["jobs"] == []
     assert cli("--json", "status", "abcd").error()["id"] == "job-not-found"
+    for group in ("upgrade", "state", "config", "request"):
+        assert cli("--json", group).error()["message"].startswith("missing command")
 
 
 def test_misspelt_keys_are_warned_about(cli: Command) -> None:
