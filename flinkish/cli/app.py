@@ -167,10 +167,10 @@ def report_lost_result(
 
 def _what_is_lost(lines: Sequence[str], status: int) -> str:
     """Return the hint about a lost result, so that nobody repeats the command to get it. Pure."""
-    told = f"its result is: {lines[0]}" if len(lines) == 1 else ""
+    result = f"its result is: {lines[0]}" if len(lines) == 1 else ""
     if status:
-        return told
-    return f"the command succeeded; {told or 'only its result is lost'}"
+        return result
+    return f"the command succeeded; {result or 'only its result is lost'}"
 
 
 def _check_text(argv: Sequence[str]) -> None:

@@ -119,8 +119,8 @@ def list_plainly(arguments: Sequence[str]) -> bool:
     absent = f"sqlite:///{path}" if is_absent(path) else None
     if "json" in flags:
         document = list_document(rows)
-        shown = document if absent is None else {**document, "absent_registry": absent}
-        sys.stdout.write(json_document(shown) + "\n")
+        about = {} if absent is None else {"absent_registry": absent}
+        sys.stdout.write(json_document({**document, **about}) + "\n")
         return True
     quiet = "quiet" in flags
     sys.stdout.write(show(rows, quiet=quiet, width=terminal_width(sys.stdout)))

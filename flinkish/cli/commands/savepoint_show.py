@@ -175,7 +175,7 @@ def _kafka(offsets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     head = tuple(key.upper() for key in keys)
     yield from ("  " + line for line in table(head, rows, right="12345" if asked else "12"))
     if asked:
-        known = [each["lag"] for each in offsets if each["lag"] is not None]
-        unknown = len(offsets) - len(known)
+        lags = [each["lag"] for each in offsets if each["lag"] is not None]
+        unknown = len(offsets) - len(lags)
         rest = f", without {counted(unknown, 'partition')} whose lag is unknown" if unknown else ""
-        yield f"  lag        {sum(known):,} rows at most{rest}"
+        yield f"  lag        {sum(lags):,} rows at most{rest}"
