@@ -665,6 +665,24 @@ def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:
     assert not other.history.kept
 
 
+@pytest.mark.parametrize(("reset", "kept"), [((), True), (("b",), False)])
+def test_a_planned_batch_that_loses_the_part_of_a_source_gets_another_history_number(
+    reset: tuple[str, ...], kept: bool
+) -> None:
+    one, two = "file[/a]", "file[/b]"
+    saved = saved_query(old("x"), sources=(source(one, 0, uid="a"), source(two, 1, uid="b")))
+    planner = planner_of(saved, reset_sources=reset)
+    offer = planner.offers.by_key["q"]
+    origin = replace(offer.origin, files=("offsets/7", "offsets/8"))
+    planner.offers = replace(planner.offers, by_key={"q": replace(offer, origin=origin)})
+    program = starting(new("x"), sources=(reads(one, 0, uid="a"), reads(two, 1, uid="b")))
+    restore = planner.plan(program, {})
+    assert restore.recipe is not None, restore.refusal
+    assert restore.recipe.replays_planned
+    assert restore.history is not None
+    assert restore.history.kept is kept
+
+
 @pytest.mark.parametrize(("sink", "batch"), [(None, None), (AHEAD, AHEAD.newest_batch)])
 def test_what_cannot_be_made_is_refused_before_a_consent_is_asked_for(
     sink: SinkPlan | None, batch: int | None
