@@ -46,6 +46,7 @@ from flinkish.restore.plan.query_restore import (
     PlanningSettings,
     QueryRestore,
     StateRewrite,
+    has_rescaled,
     rewrite_of,
 )
 from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
@@ -208,6 +209,7 @@ class RestorePlanner:
                 new.settings,
                 settings.parallelism,
                 canonical=offer.canonical,
+                rescales=has_rescaled(plan, settings.parallelism),
             ),
             checks=tuple(checks),
         )

@@ -323,6 +323,19 @@ def test_another_parallelism_is_for_the_engine() -> None:
     assert (same.refusal, same.rewrite) == (None, None)
 
 
+@pytest.mark.parametrize(("stateful", "verdict"), [(True, "rescale"), (False, "pinned")])
+def test_only_a_query_with_state_is_said_to_be_rescaled(stateful: bool, verdict: str) -> None:
+    before, now = aggregation("sums", "sum")
+    saved = saved_query(before) if stateful else saved_query()
+    saved = replace(saved, pins={"spark.sql.shuffle.partitions": "2"})
+    able = PlanningSettings(4, executors=frozenset({StateVerdict.RESCALE}))
+    program = starting(now) if stateful else starting()
+    restore = planner_of(saved, settings=able).plan(program, {})
+    assert restore.refusal is None
+    assert [pin.verdict for pin in restore.pins] == [verdict]
+    assert (restore.rewrite is not None) is stateful
+
+
 def test_what_nobody_takes_needs_consent() -> None:
     saved = saved_query(old("kept"), old("gone", 1))
     for allowed, verdict, code in ((False, "consent-needed", 5), (True, "ok", 0)):
