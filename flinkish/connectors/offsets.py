@@ -197,9 +197,9 @@ def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresol
     if parsed is None or not _alike(parsed, target.offsets):
         text = f"cannot be moved: the offsets are not like the saved ones, {saved}"
         return Unresolved("set-offsets-form", text, "give offsets of that form")
-    end, given = log_offset(saved), log_offset(target.text)
-    if end is not None and given is not None and not -1 <= given <= end:
-        text = f"cannot be moved to log offset {given}: its log of files has -1 to {end}"
+    end, place = log_offset(saved), log_offset(target.text)
+    if end is not None and place is not None and not -1 <= place <= end:
+        text = f"cannot be moved to log offset {place}: its log of files has -1 to {end}"
         return Unresolved("set-offsets-range", text, "give a log offset that it has")
     return NewOffsets(target.text, known=False)
 
