@@ -166,12 +166,11 @@ def _open(directory: str, chain: Chain, most_files: int) -> Any:
         # Spark's own options: RocksDB needs their merge operator to join the values that Spark
         # merged.
         options, families = rocksdict.Options.load_latest(directory)
-        options.set_disable_auto_compactions(True)
         # The options may name directories elsewhere, in which RocksDB would remove files.
         options.set_wal_dir(directory)
         options.set_db_log_dir(directory)
-        for each in (options, *families.values()):
-            _bounded(each, most_files)
+        for each in (options, *families.values()):  # those of a family count for its rows
+            _bounded(each, most_files).set_disable_auto_compactions(True)
         return rocksdict.Rdict(directory, options=options, column_families=families)
 
 
