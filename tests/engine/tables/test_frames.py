@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,12 @@ def test_a_processor(tmp_path: Path) -> None:
     assert several.value.names == ("$rowCounter_values", "count", "values")
     with pytest.raises(NoSuchState, match="no state 'other'"):
         rows(checkpoint, "other")
+    source, operator = operator_of(checkpoint)
+    [store] = operator.stores
+    own = [family for family in store.families if family.name.startswith("$")]
+    internal = replace(operator, stores=(replace(store, families=tuple(own)),))
+    with pytest.raises(NoSuchState, match=r"besides Spark's own; .* name it: \$rowCounter_v"):
+        next(read_rows(source, internal))
 
 
 @pytest.mark.parametrize(
