@@ -146,7 +146,9 @@ def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
 def family_of(key: bytes, families: Mapping[int, str], name: str) -> str:
     """Return the column family of a key in a store with families; ``name`` is for errors."""
     number = family_number(key)
-    if number is None or number not in families:
+    if number is None:
+        raise StateFormatError(name, None, "a key is shorter than the id of its column family")
+    if number not in families:
         raise StateFormatError(name, None, f"a key of the unknown column family {number}")
     return families[number]
 
