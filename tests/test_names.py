@@ -108,7 +108,6 @@ COVERED_BY = {
     "connectors/sources": "restore/plan/test_source_plans",
     "driver/attached/attachment": "driver/attached/test_adoption",
     "driver/carried": "launch/test_carried_job",
-    "driver/connect/server": "e2e/test_pipelines",
     "driver/connectors/files": "driver/test_sources",
     "driver/connectors/question": "driver/connectors/test_sources",
     "driver/connectors/table": "driver/connectors/test_sinks",

@@ -114,8 +114,8 @@ root = Root(
 )
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit status."""
+def run(argv: Sequence[str], outputs: list[Output] | None = None) -> int:
+    """Run one command line and return its exit status; ``outputs`` gets the command's own."""
     if COMPLETE in os.environ:
         from click.shell_completion import shell_complete
 
@@ -124,11 +124,13 @@ def run(argv: Sequence[str]) -> int:
         _check_text(argv)
     except UsageError as error:
         return report(error, Output(json="--json" in argv))
-    argv = _flinks_action(common_options_behind(argv))
-    outputs = [_output_of(argv)]  # the called command appends its own
+    behind = _flinks_action(common_options_behind(argv))
+    outputs = [] if outputs is None else outputs
+    # The called command appends its own. A group without its command takes no options.
+    outputs.append(_output_of(argv if len(behind) == 1 else behind))
     try:
         with _sigterm_raises():
-            return _invoke(argv, outputs)
+            return _invoke(behind, outputs)
     except StreamLost as lost:
         is_gone = isinstance(lost.failure, BrokenPipeError)
         return READER_GONE if is_gone else ResultNotWritten.code
@@ -143,10 +145,13 @@ def run(argv: Sequence[str]) -> int:
         return report(error, outputs[-1])
 
 
-def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> int:
+def report_lost_result(
+    argv: Sequence[str], failure: OSError, status: int, outputs: Sequence[Output] = ()
+) -> int:
     """Report on stderr that the result could not be written to stdout; return the exit status.
 
-    ``failure`` is the cause. A command's own ``status`` other than 0 is kept.
+    ``failure`` is the cause. A command's own ``status`` other than 0 is kept. ``outputs``: those of
+    :func:`run`, if it was called.
     """
     said = sys.stdout.said if isinstance(sys.stdout, Stream) else ""
     lines = said.splitlines()
@@ -155,15 +160,17 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
         hint=_what_is_lost(lines, status),
         result=said,
     )
-    _output_of(common_options_behind(argv)).error(error)
+    out = outputs[-1] if outputs else _output_of(common_options_behind(argv))
+    out.error(error)
     return status or error.code
 
 
 def _what_is_lost(lines: Sequence[str], status: int) -> str:
     """Return the hint about a lost result, so that nobody repeats the command to get it. Pure."""
-    if len(lines) == 1:
-        return f"the command succeeded; its result is: {lines[0]}"
-    return "" if status else "the command succeeded; only its result is lost"
+    result = f"its result is: {lines[0]}" if len(lines) == 1 else ""
+    if status:
+        return result
+    return f"the command succeeded; {result or 'only its result is lost'}"
 
 
 def _check_text(argv: Sequence[str]) -> None:
@@ -182,6 +189,7 @@ def common_options_behind(argv: Sequence[str]) -> list[str]:
     """Move the options common to all commands from before a command's name to after it.
 
     ``flinkish -D KEY=VALUE list`` is Flink's order, ``flinkish --json list`` that of other tools.
+    A group whose command is missing has no place for them, and gets none.
     """
     rest, moved = list(argv), []
     while rest and rest[0].startswith("-"):
@@ -195,7 +203,9 @@ def common_options_behind(argv: Sequence[str]) -> list[str]:
     if not moved or not rest:
         return list(argv)
     is_group = isinstance(command_index.load(rest[0]), click.Group)
-    place = 2 if is_group and len(rest) > 1 else 1
+    if is_group and len(rest) == 1:
+        return rest
+    place = 2 if is_group else 1
     return rest[:place] + moved + rest[place:]
 
 

@@ -18,6 +18,8 @@ TYPE_CHECKING = False  # type checkers know this name; importing typing costs st
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flinkish.cli.output.printer import Output
+
 _FLAGS = {
     "-r": "running",
     "--running": "running",
@@ -47,8 +49,9 @@ def _guarded(arguments: Sequence[str]) -> int:
     from flinkish.cli.output import streams
 
     streams.guard()
+    outputs: list[Output] = []
     try:
-        status = _run(arguments)
+        status = _run(arguments, outputs)
         lost = streams.lost(sys.stdout)
         if lost is None:
             return status
@@ -56,17 +59,17 @@ def _guarded(arguments: Sequence[str]) -> int:
             return streams.READER_GONE
         from flinkish.cli.app import report_lost_result
 
-        return report_lost_result(arguments, lost, status)
+        return report_lost_result(arguments, lost, status, outputs)
     finally:
         streams.restore()
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: Sequence[str], outputs: list[Output]) -> int:
     if arguments[:1] == ["list"] and list_plainly(arguments[1:]):
         return 0
     from flinkish.cli.app import run
 
-    return run(arguments)
+    return run(arguments, outputs)
 
 
 def _say_terminated() -> None:
@@ -104,17 +107,28 @@ def list_plainly(arguments: Sequence[str]) -> bool:
     if answer is None:
         return False
     rows, failed = answer
-    from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
-    from flinkish.cli.output.text import folded, terminal_width, without_commands
+    from flinkish.cli.output.jobs_text import (
+        absent_notice,
+        failed_notice,
+        list_document,
+        notice,
+        show,
+    )
+    from flinkish.cli.output.text import folded, json_document, terminal_width, without_commands
 
-    json, quiet = "json" in flags, "quiet" in flags
-    sys.stdout.write(show(rows, json=json, quiet=quiet, width=terminal_width(sys.stdout)))
-    if not json and not quiet:
+    absent = f"sqlite:///{path}" if is_absent(path) else None
+    if "json" in flags:
+        document = list_document(rows)
+        about = {} if absent is None else {"absent_registry": absent}
+        sys.stdout.write(json_document({**document, **about}) + "\n")
+        return True
+    quiet = "quiet" in flags
+    sys.stdout.write(show(rows, quiet=quiet, width=terminal_width(sys.stdout)))
+    if not quiet:
         said = failed_notice(failed)
         if not rows:
             empty = notice(running=running, scheduled=scheduled, everything=everything, name=name)
-            absent = [absent_notice(f"sqlite:///{path}")] if is_absent(path) else []
-            said = [*empty, *absent, *said]
+            said = [*empty, *([] if absent is None else [absent_notice(absent)]), *said]
         width = terminal_width(sys.stderr)
         text = "".join(f"{part}\n" for line in said for part in folded(line, width))
         sys.stderr.write(without_commands(text))

@@ -13,7 +13,7 @@ from flinkish.client.context import Context, interruptible
 from flinkish.client.listing import Troubles, find_troubles
 from flinkish.client.pruning import remove_old
 from flinkish.client.requests import Removal, warnings_of
-from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
+from flinkish.errors import FlinkishError, Locked, WrongState, from_record
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
@@ -125,8 +125,8 @@ class AllSaved:
         are not a failure: they are removed next time.
         """
         failed = [outcome for outcome in self.outcomes if outcome.error is not None]
-        alive = [outcome for outcome in failed if not isinstance(outcome.error, DriverLost)]
-        if alive and not any(outcome.savepoint is not None for outcome in self.outcomes):
+        attempted = [outcome for outcome in failed if outcome.request_id is not None]
+        if attempted and not any(outcome.savepoint is not None for outcome in self.outcomes):
             return FlinkishError.code
         kept = self.removal.error is not None and not isinstance(self.removal.error, Locked)
         return 3 if failed or kept or self.troubles.failed or self.troubles.missing else 0
@@ -311,6 +311,7 @@ def ended(job: JobRecord) -> JobOutcome:
 
 
 def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
+    deadline = time.monotonic() + timeout
     assert outcome.request_id is not None
     try:
         request = wait_request(context.registry, outcome.request_id, timeout)
@@ -321,7 +322,7 @@ def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
         if request.kind is RequestKind.SAVEPOINT:
             return outcome
         try:
-            requests.wait_end(context, request, timeout)
+            requests.wait_end(context, request, deadline - time.monotonic())
         except FlinkishError as error:
             return replace(outcome, error=error)
         return outcome

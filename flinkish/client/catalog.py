@@ -41,9 +41,10 @@ class Imported:
         path, first = self.failed[0]
         if not self.entries and len(self.failed) == 1:
             return first
-        return PartialFailure(
-            f"{len(self.failed)} could not be imported: {path}: {first.message}", hint=first.hint
-        )
+        failed = f"{path} could not be imported: {first.message}"
+        if len(self.failed) > 1:
+            failed = f"{len(self.failed)} paths could not be imported; the first: {failed}"
+        return PartialFailure(failed, hint=first.hint)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,16 @@ class Context:
         return self._opened.created()
 
     @property
+    def registry_or_empty(self) -> Registry:
+        """The registry, an empty one in memory if its file does not exist; for dry runs.
+
+        An empty PostgreSQL database gets its tables.
+
+        Raises RegistryError if it cannot be opened.
+        """
+        return self._opened.existing(empty_if_absent=True)
+
+    @property
     def absent_registry(self) -> str | None:
         """URL of the default registry if it does not exist yet; None otherwise."""
         url = self.registry.url_masked
@@ -166,15 +176,16 @@ class _OpenedRegistry:
         self._registry: Registry | None = None
         self.is_absent = False
 
-    def existing(self) -> Registry:
+    def existing(self, *, empty_if_absent: bool = False) -> Registry:
         if self._registry is None:
             url = self._config.registry_url()
             path = sqlite_path(url)
             is_default = self._config.setting("registry.url").origin == "default"
-            if is_default and path is not None and Registry.is_absent(path):
+            may_be_absent = is_default or empty_if_absent
+            if may_be_absent and path is not None and Registry.is_absent(path):
                 self._registry, self.is_absent = Registry.absent(path), True
             else:
-                self._registry = Registry.open(url, create=False)
+                self._registry = Registry.open(url, create=empty_if_absent)
         return self._registry
 
     def created(self) -> Registry:

@@ -86,7 +86,8 @@ def save_job(
         return with_removal(context, outcome, keep, on_taken)
     if batch is not None:
         raise UsageError(
-            f"job {job.name} is running: its savepoint is taken at its newest batch",
+            f"job {job.name} ({job.job_id}) is {job.state.value}: its driver takes savepoints at "
+            "the newest batch",
             hint="omit --batch",
         )
     if dry_run:

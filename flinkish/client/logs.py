@@ -112,5 +112,5 @@ def _unreadable(job: JobRecord, error: OSError) -> StorageError:
     host = job.supervisor.host if job.supervisor else None
     return StorageError(
         f"cannot read the log of job {job.name} ({job.job_id}): {job.log_path}: {error.strerror}",
-        hint=f"it is on the host that runs the job{f', {host}' if host else ''}",
+        hint=f"it was written on {host or 'the host that ran the job'}, and may have been removed",
     )

@@ -31,6 +31,7 @@ from flinkish.launch.offline import (
     job_id_of,
     may_be_running,
 )
+from flinkish.launch.secret_settings import without_masked
 from flinkish.messages.launch import Launch
 from flinkish.messages.migration import Migration
 from flinkish.messages.requests import (
@@ -73,7 +74,8 @@ def save_dead_job(
 ) -> Outcome:
     """Take a savepoint of a dead job from its checkpoints and the facts in the registry.
 
-    A canonical savepoint is rewritten by the Spark that the job ran on. ``dry_run`` only checks
+    A canonical savepoint is rewritten by the Spark that the job ran on, with the recorded settings;
+    secret ones, which are not recorded, are those of the configuration. ``dry_run`` only checks
     that a savepoint can be taken; ``batch`` is the committed batch of each query, as for
     :func:`save_checkpoints`. The history records the request, unless it is refused or a dry run.
 
@@ -108,11 +110,14 @@ def save_dead_job(
         *left_queries(registry, job),
     )
     complete = ever_ran(registry, job)
+    recorded = without_masked(job.launch)
     launch = replace(
-        job.launch,
+        recorded,
+        conf={**context.config.extra("spark."), **recorded.conf},
         application=None,
         module=None,
         arguments=(),
+        secret_arguments=(),
         restore=None,
         working_directory=working_directory(instead="/"),
     )

@@ -37,6 +37,8 @@ _KIND = "flinkish restore plan"
 PLAN_VERSION = 1
 #: Largest size of a plan file, in bytes.
 _MAX_BYTES = 64 << 20
+#: How much of a file is read at once for a digest, in bytes: archives may be large.
+_BLOCK = 1 << 20
 _MAKE_AGAIN = "make it again with this flinkish: flinkish check -o FILE"
 
 
@@ -209,9 +211,12 @@ def program_digest(launch: Launch) -> str:
 def _digest_of_files(paths: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for path in paths:
+        one = hashlib.sha256()
         try:
             with open(path, "rb") as file:
-                digest.update(hashlib.sha256(file.read()).digest())
+                while block := file.read(_BLOCK):
+                    one.update(block)
         except OSError as error:
             raise StorageError(f"cannot read {path}: {error.strerror}", path=path) from error
+        digest.update(one.digest())
     return digest.hexdigest()

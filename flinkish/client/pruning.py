@@ -277,7 +277,8 @@ def in_the_future(savepoint: CatalogEntry) -> str:
     created, host = savepoint.header.created, savepoint.header.job.host or "the host that took it"
     return (
         f"{savepoint.path} is dated {iso_time(created)}, in the future: the clock of {host} was "
-        "wrong, or this host's is; its batches and its file's time are used instead"
+        "wrong, or the clock of this host is; the savepoint's batches and the time of its "
+        "_metadata file are used instead"
     )
 
 

@@ -69,6 +69,7 @@ def submit(
     format_: str = "native",
     drain: bool = False,
     together: str | None = None,
+    request_id: str | None = None,
 ) -> Request:
     """Put a request into the job's mailbox, without waiting for its result (:func:`wait_result`).
 
@@ -78,7 +79,8 @@ def submit(
     that cannot use a later result; None: the job's ``execution.checkpointing.timeout``.
     ``full``: whether the savepoint shares no files with an earlier one. ``format_``: ``native`` or
     ``canonical``. ``drain``: whether a stop first emits what waits for the watermark. ``together``:
-    the id of the ``stop --all`` that a stop belongs to.
+    the id of the ``stop --all`` that a stop belongs to. ``request_id``: the request's id, for
+    callers that record it before the request is sent; None: a new one.
 
     Raises Locked if the job is already being stopped or canceled; WrongState if the job has ended.
     """
@@ -91,7 +93,7 @@ def submit(
     arguments = arguments_for(
         kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together
     )
-    return context.registry.submit(job.job_id, kind, arguments, requester())
+    return context.registry.submit(job.job_id, kind, arguments, requester(), request_id=request_id)
 
 
 def limit_within(timeout: float) -> float:

@@ -84,10 +84,12 @@ def _check_newest(context: Context, standing: Standing) -> None:
             ended_later = now.end_time is None or now.end_time > (job.end_time or job.start_time)
             is_ahead = batch is not None and (committed is None or batch > committed)
             if not now.state.is_final or (ended_later and is_ahead):
+                at = "has committed no batch" if committed is None else f"is at batch {committed}"
+                to = "" if batch is None else f" to batch {batch}"
                 raise Superseded(
-                    f"job {job.name} ({job.job_id}) is at batch {committed} of query "
-                    f"'{query.name}', but job {now.name} ({now.job_id}), which is "
-                    f"{now.state.value}, has continued from its state to batch {batch}",
+                    f"job {job.name} ({job.job_id}) {at} of query '{query.name}', but job "
+                    f"{now.name} ({now.job_id}), which is {now.state.value}, has continued from "
+                    f"the state of that query{to}",
                     hint=f"resume that one with: flinkish run --name {quoted(now.name)} "
                     f"{_FLAG}; or start from a savepoint with -s PATH",
                     job_id=now.job_id,

@@ -32,6 +32,7 @@ from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
+from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_taken
@@ -124,7 +125,7 @@ def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Subm
     cannot be written.
     """
     try:
-        submission = prepare(context, request)
+        submission = prepare(context, request, dry_run=dry_run)
         job = None if dry_run else launch(context, submission)
     except NameTaken as taken:
         if not request.if_not_running:
@@ -145,7 +146,7 @@ def _carried(context: Context, launch: Launch) -> str | None:
     return example_of(launch, checkpoint_directory(context.config), logs)
 
 
-def prepare(context: Context, request: RunRequest) -> Submission:
+def prepare(context: Context, request: RunRequest, *, dry_run: bool = False) -> Submission:
     """Check everything that can be checked before a job is launched; for errors see :func:`run`."""
     savepoint, options, plan = request.savepoint, request.restore, request.plan
     name, resume = request.name, request.resume
@@ -156,7 +157,8 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     chosen = name or launch.default_name
     unique = name is not None or request.if_not_running
     if unique:
-        _check_name(context, chosen)
+        # The first job of a registry may have a name too.
+        _check_name(context.registry_or_empty if dry_run else context.writable_registry, chosen)
     partitions = asked_partitions(launch)
     if resume:
         spec = _resumed(context, options, chosen, partitions)
@@ -224,17 +226,16 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         try:
             launcher.launch_job(registry, url, job, environ, unique_name=unique)
         except NameTaken:
-            _check_name(context, job.name)  # no error: its holder turned out to be dead
+            _check_name(registry, job.name)  # no error: its holder turned out to be dead
         else:
             return job
 
 
-def _check_name(context: Context, name: str) -> None:
+def _check_name(registry: Registry, name: str) -> None:
     """Raise NameTaken if a job of that name has not ended, and Locked if it is being upgraded.
 
     A job whose driver has died has ended.
     """
-    registry = context.writable_registry  # the first job of a registry may have a name too
     jobs = reconcile(registry, registry.jobs(states=ACTIVE_STATES, name=name))
     holders = [job for job in jobs if not job.state.is_final]
     if holders:

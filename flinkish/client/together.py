@@ -293,8 +293,8 @@ def _has_committed(registry: Registry, job: JobRecord) -> bool:
 def _gone_on(successor: JobRecord) -> WrongState:
     """Return why a job is not started again from the savepoint that it was stopped with."""
     return WrongState(
-        f"job {successor.name} ({successor.job_id}) has continued from its savepoint, and is "
-        f"{successor.state.value}",
+        f"job {successor.name} ({successor.job_id}) has continued from the savepoint that this "
+        f"job was stopped with, and is {successor.state.value}",
         hint=f"resume that one with: flinkish restart {successor.job_id}",
         job_id=successor.job_id,
         state=successor.state.value,

@@ -74,7 +74,7 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
     if query is not None and kind is not GoalKind.IDLE:
         raise UsageError(
             f"--query cannot be combined with --for {word}",
-            hint="omit --query; it is for batch=N and idle",
+            hint="omit --query; it is for batch=N, batch=+N and idle",
         )
     return Goal(kind, query=query)
 

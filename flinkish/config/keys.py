@@ -74,14 +74,15 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.state-recovery.ignore-unclaimed-state",
         "false",
-        "skip savepoint state that no operator of the program takes, as `run -n`",
+        "skip savepoint state that no operator of the program takes, as `run -n`; ignored by "
+        "`restart` and `upgrade`",
         ("execution.savepoint.ignore-unclaimed-state",),
         "boolean",
     ),
     Key(
         "execution.state-recovery.claim-mode",
         "no_claim",
-        "who owns the savepoint after a restore, as `run -cm`",
+        "who owns the savepoint after a restore, as `run -cm`; ignored by `restart` and `upgrade`",
         ("execution.savepoint-restore-mode",),
         "choice",
         ("no_claim", "claim"),
@@ -97,8 +98,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "pipeline.auto-generate-uids",
         "true",
-        "if false, a program is refused if any operator lacks a uid, with state or without; a sink "
-        "has the name of its query",
+        "if false, a program is refused if an operator lacks a uid, whether it has state or not; "
+        "the name of a query is the uid of its sink",
         (),
         "boolean",
     ),
@@ -114,8 +115,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "engine.snapshot-modules",
         None,
-        "comma-separated modules whose classes the snapshots of typed state may name "
-        "(none: the program's own)",
+        "comma-separated modules whose classes the snapshots of typed state may name, in place of "
+        "the program's own",
     ),
     Key("parallelism.default", None, "state partitions (none: Spark's own setting)", (), "int"),
     Key("client.timeout", "60 s", "how long the client waits before exit 14", (), "duration"),
@@ -230,7 +231,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "restart-strategy.failure-rate.max-failures-per-interval",
         "1",
-        "number of failures per interval that the job may have without failing",
+        "greatest number of failures per interval after which the job restarts; one more fails it",
         (),
         "int",
     ),

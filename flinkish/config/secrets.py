@@ -29,6 +29,12 @@ _URL_TOKEN = re.compile(r"(?i)(\bhttps?://)[^\s:/@]{16,}@")
 #: The signature in a URL of Azure, Google or Amazon.
 _URL_SIGNATURE = re.compile(r"(?i)([?&](?:x-(?:amz|goog)-)?sig(?:nature)?=)[^&\s]+")
 _BEARER = re.compile(r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*")
+_BASIC = re.compile(r"(?i)(\bbasic\s+)([\w+/-]{4,}=*)")
+#: The user and password that a shell line gives curl.
+_CURL_USER = re.compile(
+    r"""(\bcurl\s(?:[^\n]*?\s)?(?:-u\s*|--user[\s=]+))"""
+    r"""(?:'[^'\n]*'|"[^"\n]*"|[^\s:'"]+:\S+)"""
+)
 #: libpq accepts blanks as they are, so a password may contain some.
 _POSTGRES_PASSWORD = re.compile(r"(postgres(?:ql)?://[^:/@\n]*):(?:(?!://)[^\n])*@")
 _POSTGRES_PARAMETER = re.compile(r"(?i)(postgres(?:ql)?://\S*[?&][\w.-]*password=)[^&\n]*")
@@ -113,6 +119,18 @@ def _masked(match: re.Match[str]) -> str:
     return match["before"] + MASK
 
 
+def _masked_basic(match: re.Match[str]) -> str:
+    """Mask HTTP's Basic credentials, which are ``USER:PASSWORD`` in base64, but no other word."""
+    from binascii import a2b_base64
+
+    word = match[2].rstrip("=")
+    try:
+        user, colon, _ = a2b_base64(word + "=" * (-len(word) % 4)).partition(b":")
+    except ValueError:
+        return match[0]
+    return match[1] + MASK if colon and user.isascii() else match[0]
+
+
 def mask_secrets(text: str) -> str:
     """Return ``text`` with the passwords in URLs, connection strings, JSON and dicts masked.
 
@@ -134,7 +152,12 @@ def mask_secrets(text: str) -> str:
         text = _FIELD.sub(_masked, text)
     if "'" in text:
         text = _ITEM.sub(_masked, text)
-    return _BEARER.sub(rf"\g<1>{MASK}", text) if "earer" in text.lower() else text
+    if "curl" in text:
+        text = _CURL_USER.sub(rf"\g<1>{MASK}", text)
+    lowered = text.lower()
+    if "basic" in lowered:
+        text = _BASIC.sub(_masked_basic, text)
+    return _BEARER.sub(rf"\g<1>{MASK}", text) if "earer" in lowered else text
 
 
 def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tuple[str, ...]:

@@ -46,6 +46,9 @@ _UNITS: dict[str, float] = {
     "nanoseconds": 1e-9,
 }
 
+#: The scheme of a URL that lacks its slashes; the text before another colon is part of a path.
+_SCHEME = re.compile(r"(?i)([a-z][a-z0-9+.-]*(?=:/)|s3[an]?|gc?s|hdfs|abfss?)(?=:)")
+
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -76,18 +79,21 @@ def parse_moment(text: str, now: float) -> float:
     """Return the time, in seconds since the epoch, of a duration before ``now`` or of a time.
 
     A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
-    ``2026-11-23T10:30``, with or without a zone) or on the day of ``now`` (``10:30``,
-    ``10:30:15``); without a zone it is in this host's zone.
+    ``2026-11-23T10:30``, with or without a zone) or the last time of day before ``now``
+    (``10:30``, ``10:30:15``); without a zone it is in this host's zone.
     """
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     word = text.strip()
-    if re.fullmatch(r"\d\d?:\d\d(:\d\d)?", word, re.ASCII):
-        hour, rest = word.split(":", 1)
-        word = f"{datetime.fromtimestamp(now):%Y-%m-%d}T{hour.zfill(2)}:{rest}"
+    time_of_day = re.fullmatch(r"(\d\d?)(:\d\d(?::\d\d)?)", word, re.ASCII)
     if word[-1:] in ("Z", "z"):
         word = word[:-1] + "+00:00"  # Python 3.10 does not know the letter
     try:
+        if time_of_day is not None:
+            here = datetime.fromtimestamp(now)
+            day, hour = f"{here:%Y-%m-%d}", time_of_day[1].zfill(2)
+            moment = datetime.fromisoformat(f"{day}T{hour}{time_of_day[2]}")
+            return (moment - timedelta(days=moment > here)).timestamp()
         if re.match(r"\d{4}-", word, re.ASCII):
             return datetime.fromisoformat(word).timestamp()
         if re.fullmatch(r"\d{8}", word, re.ASCII):  # meant as a date, not as so many seconds
@@ -185,11 +191,23 @@ def normal_value(key: Key, value: str, base: str) -> str:
     elif key.kind == "path":
         if not text:
             raise InvalidConfiguration("the path is empty", hint="name a directory")
-        return text if "://" in text or text.startswith("file:") else _absolute(text, base)
+        return _path(text, base)
     elif key.kind == "url":
         path = sqlite_path(text, base)
         return text if path is None else "sqlite:///" + path
     return text
+
+
+def _path(text: str, base: str) -> str:
+    """Return a URL unchanged and a path absolute; refuse a URL without a host or bucket."""
+    if "://" in text or text.startswith(("file:", "local:")):
+        return text
+    if (scheme := _SCHEME.match(text)) is not None:
+        raise InvalidConfiguration(
+            f"{text!r} names no bucket or host",
+            hint=f"write {scheme.group()}://NAME/path, or ./{text} for a path of that name",
+        )
+    return _absolute(text, base)
 
 
 def _absolute(path: str, base: str | None) -> str:
@@ -197,9 +215,13 @@ def _absolute(path: str, base: str | None) -> str:
 
     A ``base`` of None is the process's working directory, which only relative paths need.
     """
-    absolute = os.path.normpath(os.path.join(base or "", os.path.expanduser(path)))
-    if base is None and not os.path.isabs(absolute):
-        absolute = os.path.join(os.getcwd(), absolute)
+    expanded = os.path.expanduser(path)
+    if base is None and not os.path.isabs(expanded):
+        try:
+            base = os.getcwd()
+        except OSError:
+            base = ""
+    absolute = os.path.normpath(os.path.join(base or "", expanded))
     if not os.path.isabs(absolute):
         raise InvalidConfiguration(
             f"{path!r} is a relative path, but the working directory no longer exists",

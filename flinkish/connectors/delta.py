@@ -8,8 +8,12 @@ Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
   log that no longer has that version fails it too, even with ``failOnDataLoss=false``
   (``DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE``).
 * A later commit that removes or rewrites rows fails the query when it comes to it
-  (``DELTA_SOURCE_TABLE_IGNORE_CHANGES``), unless ``skipChangeCommits``, ``ignoreChanges``,
-  ``ignoreDeletes`` or ``readChangeFeed`` is set. That includes ``RESTORE``.
+  (``DELTA_SOURCE_TABLE_IGNORE_CHANGES``), unless ``skipChangeCommits``, ``ignoreChanges`` or
+  ``readChangeFeed`` is set. That includes ``RESTORE``. Delta's code of 3.3 and 4.0:
+  ``ignoreDeletes`` allows only commits that remove files and add none, such as a ``DELETE`` of
+  whole partitions.
+* ``isStartingVersion`` says that the version is read as a snapshot: its commit is not read. (Not
+  run: Delta's code.)
 * A later change of the schema ends the query once (``DELTA_SCHEMA_CHANGED_WITH_VERSION``) if the
   query was planned with another schema.
 """
@@ -27,17 +31,22 @@ from flinkish.messages.plan import RestoreOutcome
 #: Operations that remove or rewrite rows; an overwriting ``WRITE`` is given as ``TRUNCATE``.
 _CHANGES = frozenset({"DELETE", "MERGE", "RESTORE", "TRUNCATE", "UPDATE"})
 #: Options with which Delta skips changed rows, or reads them.
-_TOLERANT = ("skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed")
+_TOLERANT = ("skipchangecommits", "ignorechanges", "readchangefeed")
 _LISTED = 5
 
 
 @dataclass(frozen=True)
 class DeltaPosition:
-    """The position of a Delta source: the files of ``version`` up to ``index`` were read."""
+    """The position of a Delta source: the files of ``version`` up to ``index`` were read.
+
+    ``in_snapshot`` says that these are the files that the table had at that version, not those that
+    its commit has added.
+    """
 
     table_id: str
     version: int
     index: int
+    in_snapshot: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,21 +101,27 @@ class DeltaAnswer(SourceAnswer):
         else:
             yield from self._ahead(position)
 
+    def _is_on(self, option: str) -> bool:
+        return self.options.get(option, "").lower() == "true"
+
     def _ahead(self, position: DeltaPosition) -> Iterator[Finding]:
         waiting = self.newest - position.version + 1
         if waiting > 0:
             text = f"unread versions: {waiting:,}"
             yield Finding("table-lag", RestoreOutcome.NOTE, text)
-        later = {v: word for v, word in self.operations.items() if v >= position.version}
-        changed = [v for v, word in sorted(later.items()) if word in _CHANGES]
-        tolerant = any(self.options.get(name, "").lower() == "true" for name in _TOLERANT)
-        if changed and not tolerant:
+        first = position.version + position.in_snapshot
+        later = {v: word for v, word in self.operations.items() if v >= first}
+        # An overwriting write counts as TRUNCATE, but also adds files.
+        ignores = self._is_on("ignoredeletes")
+        failing = _CHANGES - {"DELETE"} if ignores else _CHANGES
+        changed = [v for v, word in sorted(later.items()) if word in failing]
+        if changed and not any(self._is_on(name) for name in _TOLERANT):
             listed = ", ".join(f"{v} ({later[v]})" for v in changed[:_LISTED])
             yield Finding(
                 "rows-changed",
                 RestoreOutcome.WARNING,
                 f"versions after the position have removed or rewritten rows: {listed}: "
-                "the query fails when it reaches them",
+                f"the query {'may fail' if ignores else 'fails'} when it reaches them",
                 "set skipChangeCommits on the source to skip them",
             )
         schema = [v for v, word in sorted(later.items()) if _is_schema(word)]
@@ -138,7 +153,7 @@ def parse_delta_position(offset: str) -> DeltaPosition | None:
     )
     if not isinstance(table, str) or type(version) is not int or type(index) is not int:
         return None
-    return DeltaPosition(table, version, index)
+    return DeltaPosition(table, version, index, parsed.get("isStartingVersion") is True)
 
 
 class DeltaConnector(Connector):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal
 
+from flinkish.checkpoint.format.logs import log_offset
 from flinkish.connectors.sources import ACCEPT_LOST_ROWS, SET
 from flinkish.errors import UsageError
 from flinkish.messages.plan import Move
@@ -196,6 +197,10 @@ def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresol
     if parsed is None or not _alike(parsed, target.offsets):
         text = f"cannot be moved: the offsets are not like the saved ones, {saved}"
         return Unresolved("set-offsets-form", text, "give offsets of that form")
+    end, place = log_offset(saved), log_offset(target.text)
+    if end is not None and place is not None and not -1 <= place <= end:
+        text = f"cannot be moved to log offset {place}: its log of files has -1 to {end}"
+        return Unresolved("set-offsets-range", text, "give a log offset that it has")
     return NewOffsets(target.text, known=False)
 
 

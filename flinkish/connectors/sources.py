@@ -10,9 +10,12 @@ from typing import Any
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 
-#: ``user:secret@`` at the beginning of an authority. A port (``host:8020/``) does not match, nor
-#: does a container (``container@account``), which has no colon.
-_SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
+#: ``user:secret@`` at the beginning of an authority; the secret may have a ``/`` or an ``@``. A
+#: port (``host:8020/``) does not match, except on S3, where there is none, nor does a container
+#: (``container@account``), which has no colon.
+_PORT = r"(?!\d+(?:/|$))"
+_SECRET, _S3_SECRET = (re.compile(rf"^[^/:]*:{port}[^@]*@(?:[^/@]*@)*") for port in (_PORT, ""))
+_S3 = frozenset({"s3", "s3a", "s3n"})
 #: The key of a saved query.
 QueryKey = str | None
 
@@ -143,7 +146,8 @@ def normal_path(path: str) -> str:
         scheme, rest = "", path
     authority = ""
     if scheme and rest.startswith("//"):
-        authority, slash, rest = _SECRET.sub("", rest[2:]).partition("/")
+        secret = _S3_SECRET if scheme.lower() in _S3 else _SECRET
+        authority, slash, rest = secret.sub("", rest[2:]).partition("/")
         rest = slash + rest
     rest = re.sub(r"/(?:\.?/)+", "/", rest)
     rest = re.sub(r"(?<=.)/\.?$", "", rest)

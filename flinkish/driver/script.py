@@ -24,6 +24,8 @@ from flinkish.launch.tracebacks import (
 from flinkish.messages.launch import is_pipeline
 
 _TAIL_LINES = 12
+#: The first line of Py4J's text of a Java error; it does not say what went wrong.
+_CALLED = "An error occurred while calling "
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,11 @@ def reason(text: str) -> str:
     """Return the line of an error text that states the cause.
 
     That is the last exception line if the text contains a Python traceback, else the root cause of
-    :func:`~flinkish.driver.spark.jvm.error_of`, else the first line.
+    :func:`~flinkish.driver.spark.jvm.error_of` or of Py4J's error, else the first line.
     """
     inner = python_traceback(text)
+    if not inner and text.startswith(_CALLED):
+        return _first_line(java_cause(text) or text)
     if inner and JAVA_ERROR in inner[-1]:
         return _first_line(java_cause(text) or inner[-1])
     return _first_line(inner[-1] if inner else text.rpartition(CAUSED_BY)[2])

@@ -209,6 +209,12 @@ def _operator(
     source: StateSource, operator: int | OperatorState, batch: int | None
 ) -> OperatorState:
     if isinstance(operator, OperatorState):
+        if batch is not None and operator.version != batch + 1:
+            raise NoSuchState(
+                f"the given operator {operator.ordinal} has the state after batch "
+                f"{operator.version - 1}, not after {batch}: give its id instead, or no batch",
+                (),
+            )
         return operator
     operators = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
     if operator not in operators:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from flinkish.registry.liveness import process_ref
 #: Runs the supervisor of *this* flinkish, ignoring the working directory. The package's directory
 #: comes after the standard library, because it may be a site-packages with old backports.
 _START = (
-    "import sys; home = sys.argv.pop(1); sys.path[:1] = []; "
+    "import sys; home = sys.argv.pop(1); sys.path[:] = [p for p in sys.path if p]; "
     "at = [i for i, p in enumerate(sys.path) if p.endswith('-packages')] or [len(sys.path)]; "
     "sys.path.insert(at[0], home); "
     "from flinkish.launch.supervisor import main; sys.exit(main(sys.argv[1:]))"
@@ -65,7 +66,8 @@ def launch_job(
     running when the shell that launched them ends. The secret Spark settings of the launch are
     passed to the supervisor; in the registry they are masked. With ``unique_name``, raises
     NameTaken, and Locked if an unfinished upgrade holds the name. Raises StorageError if the log
-    cannot be written, LaunchFailed if no process can be started (the job is then FAILED).
+    cannot be written, UsageError if the secrets are too long to be passed, LaunchFailed if no
+    process can be started (the job is then FAILED).
     """
     recorded = replace(job, launch=secret_settings.without_secrets(job.launch))
     try:
@@ -88,7 +90,7 @@ def restart_job(
 
     ``seen`` is the job in its final state; its launch includes the secrets that the registry does
     not have. ``reason`` is for the job's history. Raises what :meth:`Registry.restart` does, and
-    StorageError and LaunchFailed as :func:`launch_job`.
+    StorageError, UsageError and LaunchFailed as :func:`launch_job`.
     """
     return _supervised(registry, url, seen, environ, lambda: registry.restart(seen, reason))
 
@@ -104,6 +106,9 @@ def _supervised(
     import subprocess
 
     assert job.log_path is not None
+    environment = secret_settings.hand_over({**environ, "FLINKISH_REGISTRY": url}, job.launch)
+    # The interpreter options of this process must not reach the supervisor.
+    environment.pop("PYTHONINSPECT", None)
     try:
         log = job_logs.open_log(job.log_path)
     except OSError as error:
@@ -113,9 +118,6 @@ def _supervised(
         ) from error
     try:
         record()
-        environment = secret_settings.hand_over({**environ, "FLINKISH_REGISTRY": url}, job.launch)
-        # The interpreter options of this process must not reach the supervisor.
-        environment.pop("PYTHONINSPECT", None)
         try:
             child = subprocess.Popen(
                 [sys.executable, "-c", _START, spark_submit.flinkish_home(), job.job_id],
@@ -129,7 +131,9 @@ def _supervised(
         except OSError as error:
             failed = LaunchFailed(
                 f"the job's supervisor could not be started: {error.strerror}",
-                hint="see what this user may start with: ulimit -a",
+                hint="give shorter arguments, or a smaller environment"
+                if error.errno == errno.E2BIG
+                else "see what this user may start with: ulimit -a",
             )
             registry.transition(
                 job.job_id, JobState.FAILED, failed.message, failure=failed.to_record()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the registry.
 LOOK = 10.0
-#: Seconds that the supervisor, at its end, waits for the last notices.
+#: Seconds that the supervisor, at its end, waits for the last notices, beside their deliveries.
 _FAREWELL = 15.0
 #: Largest number of characters in a variable for the command.
 _VALUE = 4000
@@ -128,7 +128,10 @@ class Notifier:
         """Look once more, and wait a limited time until all notices are delivered."""
         self._over.set()
         if self._addressees is not None:
-            self._thread.join(_FAREWELL)
+            # The notice that is on its way and the last one: each to the command and the URL.
+            self._thread.join(_FAREWELL + 4 * self._addressees.timeout)
+            if self._thread.is_alive():
+                _say("the last notices about this job could not be delivered in time")
 
     def _run(self) -> None:
         assert self._addressees is not None
@@ -226,7 +229,8 @@ def run_command(command: str, document: Mapping[str, object], timeout: float) ->
                 child.communicate(json.dumps(document).encode() + b"\n", timeout=timeout)
             except subprocess.TimeoutExpired as error:
                 _kill(child)
-                raise TimeoutError(f"it took longer than {timeout:g} s{_end_of(output)}") from error
+                late = f"it took longer than {timeout:.15g} s"
+                raise TimeoutError(f"{late}{_end_of(output)}") from error
         if child.returncode:
             raise ChildProcessError(f"exit status {child.returncode}{_end_of(output)}")
 
@@ -277,10 +281,11 @@ def post(url: str, document: Mapping[str, object], timeout: float) -> None:
     except urllib.error.URLError as error:
         reason = error.reason
         text = reason.strerror if isinstance(reason, OSError) else None
-        raise OSError(text or type(reason).__name__) from None
+        cause = reason if isinstance(reason, Exception) else error
+        raise OSError(text or f"the request failed ({type(cause).__name__})") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         # Some of their messages contain the URL.
-        raise OSError(type(error).__name__) from None
+        raise OSError(f"the request failed ({type(error).__name__})") from None
 
 
 def _say(text: str) -> None:

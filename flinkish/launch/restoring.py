@@ -237,13 +237,15 @@ def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def offset_pair(value: str) -> tuple[str, str]:
     """Return SOURCE and WHERE of ``SOURCE=WHERE``; UsageError when it is not of that form.
 
-    SOURCE and JSON may contain ``=``: inline offsets begin at the first ``={``, else the last
-    ``=`` separates.
+    SOURCE and WHERE may contain ``=``: JSON begins at the first ``={``, an absolute path at the
+    last ``=/``, and a word at the last ``=``.
     """
     name, equals, where = value.partition("={")
     if equals and name.strip():
         return name, "{" + where
-    name, equals, where = value.rpartition("=")
+    name, _, where = value.rpartition("=")
+    if not _says_it(where) and (path := re.fullmatch("(.*)=(/.*)", value)):
+        name, where = path.groups()
     if not (name.strip() and where.strip()):
         raise no_offset_pair(value)
     return name, where
@@ -275,9 +277,7 @@ def _offsets_text(where: str) -> str:
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {where}: {error}") from error
     if len(data) > _MAX_OFFSETS:
-        raise UsageError(
-            f"{where} is larger than {_MAX_OFFSETS} bytes: it does not contain offsets"
-        )
+        raise UsageError(f"{where} is larger than {_MAX_OFFSETS} bytes: it contains no offsets")
     try:
         offsets = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -40,8 +40,10 @@ ARGUMENTS_VARIABLE = "FLINKISH_ARGUMENTS_FILE"
 #: Spark's own key for what else is secret. The key itself is not secret.
 REDACTION = "spark.redaction.regex"
 _DEFAULTS = "spark-defaults.conf"
-#: Largest size of a file of arguments, in bytes: one variable passes them to the supervisor.
+#: Largest size of a file of arguments, in bytes.
 _MAX_ARGUMENTS_BYTES = 64 << 10
+#: Linux's largest size of one variable, in bytes, with its name, ``=`` and a NUL (MAX_ARG_STRLEN).
+_MAX_VARIABLE_BYTES = 128 << 10
 
 
 def redaction_of(launch: Launch) -> re.Pattern[str] | None:
@@ -136,12 +138,23 @@ def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) 
 
 
 def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
-    """Return the environment of a supervisor that gets the secrets of ``launch``. Pure."""
+    """Return the environment of a supervisor that gets the secrets of ``launch``. Pure.
+
+    Raises :class:`UsageError` if they are too long for one variable.
+    """
     secrets = Secrets(secrets_of(launch), handed_arguments(launch))
     kept = {key: value for key, value in environ.items() if key != SETTINGS_VARIABLE}
     if secrets == Secrets():
         return kept
-    return {**kept, SETTINGS_VARIABLE: json.dumps(encode(secrets))}
+    text = json.dumps(encode(secrets))
+    most = _MAX_VARIABLE_BYTES - len(SETTINGS_VARIABLE) - 2
+    if len(text) > most:
+        raise UsageError(
+            "the secret settings and the arguments are too long to be handed over: "
+            f"{len(text)} bytes as JSON in ASCII, where {most} are possible",
+            hint="give fewer or shorter ones, or have the program read a file",
+        )
+    return {**kept, SETTINGS_VARIABLE: text}
 
 
 def take(environ: MutableMapping[str, str]) -> Secrets:

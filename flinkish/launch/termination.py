@@ -88,7 +88,7 @@ def await_cancel(
             if left <= _LOOK:
                 raise WaitTimeout(
                     f"no answer to the cancel request {request.request_id} within "
-                    f"{timeout:g} s; the request continues",
+                    f"{timeout:.15g} s; the request continues",
                     hint=f"follow it with: flinkish request wait {request.request_id}",
                     request_id=request.request_id,
                 ) from None

@@ -24,8 +24,8 @@ class RestoreOptions:
     allow_non_restored
         Whether non-restored state, which no operator of the program takes, is dropped.
     claim_mode
-        Who owns the savepoint afterwards: ``no_claim`` or ``claim``; None uses the configuration,
-        else ``no_claim``.
+        Who owns the savepoint afterwards: ``no_claim`` or ``claim``. None is as configured for a
+        run, by default ``no_claim``; restarts and upgrades ignore the configuration.
     fork
         Whether the queries get new ids, so that the original job may continue.
     uid_map

@@ -112,6 +112,7 @@ class Upgrade:
         Seconds that the job's savepoint, and its end if it is stopped, may take in all.
     request_id
         The request that stops the old job; for a shadow, at first the request for its savepoint.
+        The id is recorded before the request is sent.
     savepoint
         The savepoint that the new program continues from.
     new_job_id, old_again_id

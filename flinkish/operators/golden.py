@@ -64,7 +64,7 @@ def load(path: str) -> Mapping[str, Any]:
         or not all(isinstance(data.get(name) or [], list) for name in _SECTIONS)
     ):
         raise InvalidGraph(
-            f"{path} holds neither graphs nor uids",
+            f"{path} has no list of graphs or uids",
             hint='expected: {"graphs": [{"graph", "nodes": [...]}], "uids": [...]}',
         )
     return data

@@ -100,8 +100,9 @@ def read_jobs(
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]]] | None:
     """Return what ``list`` shows, or None for anything but the plain case.
 
-    The result has the rows for ``cli.output.jobs_text.show``, and the name and id of each failed
-    job that is not acknowledged. ``path`` is absolute; if there is no file, the registry is empty.
+    The result has the rows for ``cli.output.jobs_text.list_document``, and the name and id of each
+    failed job that is not acknowledged. ``path`` is absolute; if there is no file, the registry is
+    empty.
     The filters are those of :class:`flinkish.cli.commands.list.ListOptions`.
     """
     if is_absent(path):

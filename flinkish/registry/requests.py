@@ -53,8 +53,10 @@ class Mailbox:
         kind: RequestKind,
         arguments: Arguments,
         requester: str | None = None,
+        *,
+        request_id: str | None = None,
     ) -> Request:
-        """Put a request into a job's mailbox.
+        """Put a request into a job's mailbox, with ``request_id`` or a new id.
 
         A plain cancel is accepted even while the job is being stopped or canceled with a savepoint:
         it overrides a request that still waits for the savepoint.
@@ -83,7 +85,7 @@ class Mailbox:
                 id=job.job_id,
             )[0]["next"]
             request = Request(
-                request_id=new_request_id(),
+                request_id=request_id or new_request_id(),
                 job_id=job.job_id,
                 kind=kind,
                 state=RequestState.PENDING,

@@ -9,7 +9,7 @@ queries.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from flinkish import storage
@@ -196,10 +196,19 @@ class Recipe:
 
         A position that ``--set-offsets`` replaces does not count.
         """
-        return self.sources is None or any(
-            isinstance(s, TakenSource) and s.origin == self.base and s.offset is None
-            for s in self.sources
-        )
+        return self.sources is None or bool(self._keeping)
+
+    @property
+    def _keeping(self) -> set[int]:
+        """The entries of the base's sources that continue from their own positions."""
+        taken = [s for s in self.sources or () if isinstance(s, TakenSource)]
+        return {s.entry for s in taken if s.origin == self.base and s.offset is None}
+
+    @property
+    def moves_source(self) -> bool:
+        """Whether ``--set-offsets`` replaces a position of the base."""
+        taken = [s for s in self.sources or () if isinstance(s, TakenSource)]
+        return any(s.origin == self.base and s.offset is not None for s in taken)
 
     @property
     def has_planned(self) -> bool:
@@ -211,7 +220,15 @@ class Recipe:
     def replays_planned(self) -> bool:
         """Whether the new checkpoint has a planned batch, which Spark replays as the next one.
 
-        It holds the same range of input as the base's planned batch, so a sink that already has
+        It holds no input that the base's planned batch does not have, so a sink that already has
         that batch has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
         """
         return self.has_planned and self.keeps_planned
+
+    def repeats_planned(self, entries: Iterable[int]) -> bool:
+        """Return whether that planned batch has the whole input of the base's.
+
+        ``entries`` are those of all sources of the base: one that is reset, moved or no longer read
+        has no part in the batch.
+        """
+        return self.replays_planned and (self.sources is None or self._keeping.issuperset(entries))

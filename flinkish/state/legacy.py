@@ -192,6 +192,6 @@ def _check_class(cls: type, what: str) -> None:
         cls()
     except Exception as error:
         raise UsageError(
-            f"{what} {class_name(cls)} cannot be made without arguments: {error}",
-            hint="a restore makes it so: nothing is pickled",
+            f"{what} {class_name(cls)} cannot be called without arguments: {error}",
+            hint="make its constructor callable without arguments, as a restore calls it",
         ) from error

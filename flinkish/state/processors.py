@@ -284,7 +284,8 @@ class VariableMap:
     ``variable`` is Spark's state variable, with one column of bytes for the map's key and one for
     its value. ``keys`` is the serializer of the keys; ``formats`` returns the format of the values.
     Spark finds an entry by the bytes of its key. So the bytes of keys contain no generation, and a
-    restore refuses a serializer that would write keys differently.
+    restore refuses a serializer that would write keys differently. Equal keys with different bytes
+    are different entries: ``Decimal("1")`` and ``Decimal("1.0")``, or one instant in two zones.
     """
 
     def __init__(self, variable: Any, keys: TypeSerializer[Any], formats: VariableFormat) -> None:

@@ -118,12 +118,13 @@ class ModuleLoader:
             raise self._corrupt(f"{name[:80]!r} is not a class name", name[:80])
         module, _, attribute = name.partition(":")
         if not _is_below(module, self.modules):
+            allowed = [each for each in self.modules if each not in DEFAULT_MODULES]
+            allowed.append(module.partition(".")[0])
             raise self._incompatible(
                 name,
                 f"the class {name} is needed, but its module is not one of those that may be "
                 f"imported ({', '.join(self.modules) or 'none'})",
-                f"if you trust that module, allow {module.partition('.')[0]} "
-                "(engine.snapshot-modules)",
+                f"if you trust that module, set engine.snapshot-modules to {','.join(allowed)}",
             )
         cls = getattr(self._import(module, name), attribute, None)
         if cls is None:
@@ -159,7 +160,7 @@ class ModuleLoader:
             for other, loaded in list(sys.modules.items())
             if other != module
             and _is_below(other, self.modules)
-            and getattr(vars(loaded).get(attribute), "__module__", None) == other
+            and getattr(getattr(loaded, "__dict__", {}).get(attribute), "__module__", None) == other
         )
         if not moved:
             hint = f"move the class back to where it was: {name}"

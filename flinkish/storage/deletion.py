@@ -13,8 +13,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from flinkish.storage.below import LocalRoot, enter, parts_of
@@ -160,6 +159,8 @@ def _names(place: LocalRoot, parts: tuple[str, ...]) -> list[str] | None:
         return None
     try:
         return os.listdir(inside)
+    except OSError:
+        return None
     finally:
         os.close(inside)
 
@@ -196,32 +197,42 @@ def _rmdir(place: LocalRoot, parts: tuple[str, ...]) -> bool:
     return True
 
 
-def _visit(directory: int, entry: str, name: str, *, remove: bool, depth: int = 0) -> Iterator[str]:
-    """Yield the names of an entry and of everything below it; remove them if ``remove`` is set."""
+def _visit(
+    directory: int, entry: str, name: str, *, remove: bool, depth: int = 0
+) -> Generator[str, None, bool]:
+    """Yield the names of an entry and of everything below it; remove them if ``remove`` is set.
+
+    What stays is not yielded. Returns whether the entry is gone, or would be.
+    """
     try:
         inside = enter(directory, entry, listed=True)
-    except OSError:
-        return  # it cannot be opened, so it stays
-    if inside is None:
-        # A file, a link (possibly one that has just replaced a directory), or nothing.
-        with suppress(OSError):
+        if inside is None:
+            # A file, a link (possibly one that has just replaced a directory), or nothing.
             if remove:
                 os.unlink(entry, dir_fd=directory)
             else:
                 os.stat(entry, dir_fd=directory, follow_symlinks=False)
             yield name
-        return
-    try:
-        for below in sorted(os.listdir(inside)) if depth < MAX_DEPTH else ():
-            yield from _visit(inside, below, f"{name}/{below}", remove=remove, depth=depth + 1)
-    except OSError:
-        return  # it cannot be listed, so it stays
-    finally:
-        os.close(inside)
-    with suppress(OSError):
-        if remove:
+            return True
+        gone = True
+        try:
+            for below in sorted(os.listdir(inside)):
+                if depth >= MAX_DEPTH:
+                    gone = False
+                    break
+                path = f"{name}/{below}"
+                gone &= yield from _visit(inside, below, path, remove=remove, depth=depth + 1)
+        finally:
+            os.close(inside)
+        if gone and remove:
             os.rmdir(entry, dir_fd=directory)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # it cannot be opened, listed or removed, so it stays
+    if gone:
         yield f"{name}/"
+    return gone
 
 
 def _is_there(directory: int, entry: str) -> bool:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
+from flinkish.config import mask_secrets
 from flinkish.errors import Corrupt, StorageError
 
 #: A NameNode's refusal as hdfs-native reports it: the class, then the message, and a stack trace
@@ -47,3 +51,56 @@ def storage_error(verb: str, path: str, error: BaseException) -> StorageError:
         path=path,
         errno=number,
     )
+
+
+def remote_failure(verb: str, location: str, error: BaseException) -> StorageError:
+    """Return :func:`storage_error`, with secrets in the library's message masked."""
+    failure = storage_error(verb, location, error)
+    failure.message = mask_secrets(failure.message)
+    return failure
+
+
+@contextmanager
+def refused(verb: str, location: str) -> Iterator[None]:
+    """Convert errors of a store's library into StorageError, except for a missing source file.
+
+    Each library has its own errors (botocore, hdfs-native, requests ...), which share no base
+    class. This context manager is the only place where they are converted.
+    """
+    try:
+        yield
+    except (NotRegular, Replaced, StorageError):
+        raise
+    except FileNotFoundError as error:
+        if verb != "write":
+            if (
+                error.filename is None and verb == "read"
+            ):  # fsspec raises it with the path as its only argument
+                raise FileNotFoundError(errno.ENOENT, "No such file", location) from error
+            raise
+        # The missing item is not a source file, but the bucket that is written to.
+        raise remote_failure(verb, location, error) from error
+    except Exception as error:
+        raise remote_failure(verb, location, error) from error
+
+
+class ReadFile:
+    """An open file of which errors of reading are converted: they are those of ``location``."""
+
+    def __init__(self, file: Any, location: str) -> None:
+        self._file = file
+        self._location = location
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most ``size`` bytes; -1: the rest."""
+        with refused("read", self._location):
+            return bytes(self._file.read(size))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> ReadFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

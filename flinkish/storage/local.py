@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from flinkish.errors import Corrupt
 from flinkish.storage import deletion
-from flinkish.storage.errors import Replaced, not_regular, storage_error
+from flinkish.storage.errors import ReadFile, Replaced, not_regular, storage_error
 from flinkish.storage.listing import FileEntry, Listing, LocalEntry, local_stamp
 from flinkish.storage.locations import split
 
@@ -260,7 +260,7 @@ def copy(source: str, target: str, stamp: str | None = None) -> int:
         _check_stamp(source, os.fstat(reader.fileno()), stamp)
         try:
             with open(target, "wb") as writer:
-                shutil.copyfileobj(reader, writer, _COPY_BLOCK)
+                shutil.copyfileobj(ReadFile(reader, source), writer, _COPY_BLOCK)
                 writer.flush()
                 os.fsync(writer.fileno())
                 return writer.tell()
@@ -282,7 +282,7 @@ def read_stamped(path: str, stamp: str | None) -> bytes:
 def check_stamp(path: str, stamp: str | None) -> None:
     """Raise Replaced if the file does not have ``stamp`` (None: any file is accepted)."""
     if stamp is not None:
-        _check_stamp(path, os.stat(path), stamp)
+        _check_stamp(path, stat_of(path), stamp)
 
 
 def _check_stamp(path: str, status: os.stat_result, stamp: str | None) -> None:

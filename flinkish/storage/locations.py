@@ -48,7 +48,7 @@ def locate(text: str) -> str:
     authority, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
     if not authority:
         raise StorageError(
-            f"{text} names no bucket or host",
+            f"{_masked(text)} names no bucket or host",
             hint=f"write it as {scheme}://NAME/path",
         )
     user, at, _ = authority.rpartition("@")
@@ -88,6 +88,7 @@ def _split(text: str) -> tuple[str, str]:
     if colon and is_scheme and rest.startswith("/"):
         return scheme.lower(), rest
     if colon and scheme.lower() in _KNOWN:
+        text = _masked(text)
         raise NoLocation(
             f"{text} is a {scheme.lower()} URL without a slash after the colon",
             hint=f"write a path, or {scheme.lower()}:/absolute/path"
@@ -95,6 +96,13 @@ def _split(text: str) -> tuple[str, str]:
             else f"write {scheme.lower()}://NAME/path, or ./{text} for a path of that name",
         )
     return "", text
+
+
+def _masked(text: str) -> str:
+    """Return a refused URL for a message; what stands before an ``@`` may be a password."""
+    scheme, _, rest = text.partition(":")
+    _, at, place = rest.rpartition("@")
+    return f"{scheme}:******@{place}" if at else text
 
 
 def _absolute(path: str) -> str:
@@ -119,7 +127,7 @@ def _local(text: str, rest: str) -> str:
     host, _, path = rest[2:].partition("/")
     if host not in {"", "localhost"}:
         raise StorageError(
-            f"{text} names the host {host}",
+            f"{_masked(text)} names the host {host.rpartition('@')[2]}",
             hint="write a local path as file:///path or /path",
         )
     return "/" + path

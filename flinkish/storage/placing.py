@@ -7,11 +7,11 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from flinkish.storage import deletion, local
 from flinkish.storage.concurrency import connections
-from flinkish.storage.errors import Replaced, storage_error
+from flinkish.storage.errors import ReadFile, Replaced, storage_error
 from flinkish.storage.hashing import Hasher, digest_of
 from flinkish.storage.locations import is_local, scheme_of, split
 
@@ -164,7 +164,8 @@ def _upload_all(
 def _upload(source: str, target: str, stamp: str | None, hasher: Hasher) -> PlacedFile:
     with local.open_file(source) as reader:
         size = os.fstat(reader.fileno()).st_size
-        written = _store(target).receive(target, reader, size, hasher)
+        content = cast("IO[bytes]", ReadFile(reader, source))
+        written = _store(target).receive(target, content, size, hasher)
     local.check_stamp(source, stamp)
     return PlacedFile(written, False, digest_of(hasher))
 

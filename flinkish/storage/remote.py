@@ -11,11 +11,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing, contextmanager, suppress
 from typing import IO, Any, BinaryIO, cast
 
-from flinkish.config import mask_secrets
-from flinkish.errors import StorageError
 from flinkish.storage import s3
 from flinkish.storage.concurrency import Room, requests_in_flight
-from flinkish.storage.errors import NotRegular, Replaced, not_regular, storage_error
+from flinkish.storage.errors import ReadFile, Replaced, not_regular, refused, remote_failure
 from flinkish.storage.hashing import Hasher, digest_of
 from flinkish.storage.listing import FileEntry, Listing, remote_entry
 from flinkish.storage.locations import base_name, parent
@@ -33,37 +31,6 @@ _ROOM = 150 << 20
 _FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
 
 _room = Room(_ROOM)
-
-
-def remote_failure(verb: str, location: str, error: BaseException) -> StorageError:
-    """Return :func:`.errors.storage_error`, with secrets in the library's message masked."""
-    failure = storage_error(verb, location, error)
-    failure.message = mask_secrets(failure.message)
-    return failure
-
-
-@contextmanager
-def refused(verb: str, location: str) -> Iterator[None]:
-    """Convert errors of a store's library into StorageError, except for a missing source file.
-
-    Each library has its own errors (botocore, hdfs-native, requests ...), which share no base
-    class. This context manager is the only place where they are converted.
-    """
-    try:
-        yield
-    except (NotRegular, Replaced, StorageError):
-        raise
-    except FileNotFoundError as error:
-        if verb != "write":
-            if (
-                error.filename is None and verb == "read"
-            ):  # fsspec raises it with the path as its only argument
-                raise FileNotFoundError(errno.ENOENT, "No such file", location) from error
-            raise
-        # The missing item is not a source file, but the bucket that is written to.
-        raise remote_failure(verb, location, error) from error
-    except Exception as error:
-        raise remote_failure(verb, location, error) from error
 
 
 class RemoteStore:
@@ -123,9 +90,7 @@ class RemoteStore:
             for info in infos:
                 name = str(info["name"]).rstrip("/")
                 if name == path.rstrip("/"):
-                    if info["type"] == "file":
-                        continue  # a file was listed, or S3's marker of an empty directory
-                    continue
+                    continue  # a file was listed, or S3's marker of an empty directory
                 name = name.rpartition("/")[2]
                 if name.startswith(".") and not hidden:
                     continue
@@ -193,7 +158,7 @@ class RemoteStore:
                 raise not_regular(location)
             if int(info.get("size") or 0) <= SMALL:
                 return io.BytesIO(self._fs.cat_file(self._path(location)))
-            return cast(BinaryIO, self._open(location, "rb", _PART))
+            return cast(BinaryIO, ReadFile(self._open(location, "rb", _PART), location))
 
     def write_bytes(self, location: str, data: bytes) -> None:
         """Write a whole file; on object stores it appears at once and complete."""
@@ -205,10 +170,8 @@ class RemoteStore:
         with refused("write", location):
             if self.flat:
                 self._fs.pipe_file(self._path(location), data)
-                return
-            temporary = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}.tmp"
-            self._fs.pipe_file(self._path(temporary), data)
-            self._rename(temporary, location)
+            else:
+                self._build(location, lambda path: self._fs.pipe_file(path, data))
 
     def upload(self, source: str, location: str) -> None:
         """Upload a local file so that it appears complete or not at all."""
@@ -217,19 +180,43 @@ class RemoteStore:
                 with open(source, "rb") as reader:
                     size = os.fstat(reader.fileno()).st_size
                     self.receive(location, reader, size, hashlib.sha256())
-                return
-            temporary = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}.tmp"
-            self._fs.put_file(source, self._path(temporary))
-            self._rename(temporary, location)
+            else:
+                self._build(location, lambda path: self._fs.put_file(source, path))
+
+    def _build(self, location: str, write: Callable[[str], object]) -> None:
+        """Let ``write`` create a hidden file, and give it its name; after an error, remove it."""
+        hidden = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}"
+        temporary = f"{hidden}.tmp"
+        try:
+            write(self._path(temporary))
+            if self._overwrites:
+                self._fs.mv(self._path(temporary), self._path(location), overwrite=True)
+            elif self.exists(location):
+                self._exchange(temporary, location, f"{hidden}.old")
+            else:
+                self._rename(temporary, location)
+        except BaseException:
+            with suppress(Exception):
+                self._fs.rm_file(self._path(temporary))
+            raise
+
+    def _exchange(self, new: str, location: str, aside: str) -> None:
+        """Replace a file where a rename cannot; after an error, the old file is back in place."""
+        try:
+            self._rename(location, aside)
+            self._rename(new, location)
+        except BaseException:
+            with suppress(Exception):
+                self._rename(aside, location)
+            raise
+        with suppress(Exception):
+            self._fs.rm_file(self._path(aside))
 
     def _rename(self, old: str, new: str) -> None:
-        """Rename a file and replace an existing one (WebHDFS silently keeps the existing one)."""
-        if self._overwrites:
-            self._fs.mv(self._path(old), self._path(new), overwrite=True)
-            return
-        with suppress(FileNotFoundError):
-            self._fs.rm_file(self._path(new))
+        """Rename a file to a name that is free (where it is not, WebHDFS silently does nothing)."""
         self._fs.mv(self._path(old), self._path(new))
+        if self.exists(old):
+            raise OSError(errno.EIO, f"the storage did not rename {old}")
 
     def make_directory(self, location: str) -> None:
         """Create a directory and its parents, if the store has directories."""

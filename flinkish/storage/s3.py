@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import re
+import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
@@ -21,6 +23,11 @@ from flinkish.storage.plain_requests import PlainRequests
 DELETE_BATCH = 1000
 #: S3's limit in bytes for a copy by one request.
 _COPY_LIMIT = 5 << 30
+#: Errors of single objects of a bulk deletion after which these are deleted again; how often, and
+#: how much longer the pause before each further attempt is (seconds).
+_REPEATED = frozenset({"InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout"})
+_DELETE_ATTEMPTS = 4
+_PAUSE = 0.5
 _MD5 = re.compile(r"[0-9a-f]{32}")
 #: Server-side encryption under which an ETag is still the MD5 of the content.
 _PLAIN_ENCRYPTION = frozenset({None, "", "AES256"})
@@ -149,19 +156,26 @@ class S3Calls:
         return str(info.get("ETag") or "").strip('"')
 
     def delete(self, paths: list[str]) -> None:
-        """Delete up to :data:`DELETE_BATCH` objects of one bucket, given as ``bucket/key``."""
+        """Delete up to :data:`DELETE_BATCH` objects of one bucket, given as ``bucket/key``.
+
+        Raises OSError; then some of them may be deleted.
+        """
         bucket = self._fs.split_path(paths[0])[0]
         # Use names literally: s3fs would parse ``?versionId=`` in a name as an object version.
-        keys = [{"Key": path[len(bucket) + 1 :]} for path in paths]
-        answer = self._fs.call_s3(
-            "delete_objects", Bucket=bucket, Delete={"Objects": keys, "Quiet": True}
-        )
-        errors = answer.get("Errors") or []
-        if errors:
-            first = errors[0]
-            raise PermissionError(
-                13, f"{first.get('Code')}: {first.get('Message')}", first.get("Key")
-            )
+        keys = [path[len(bucket) + 1 :] for path in paths]
+        for attempt in range(_DELETE_ATTEMPTS):
+            time.sleep(_PAUSE * attempt)
+            objects = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+            errors = self._fs.call_s3("delete_objects", Bucket=bucket, Delete=objects).get("Errors")
+            if not errors:
+                return
+            failed = {each.get("Key") for each in errors}
+            keys = [key for key in keys if key in failed]
+            if not keys or not all(each.get("Code") in _REPEATED for each in errors):
+                break
+        first = next((each for each in errors if each.get("Code") not in _REPEATED), errors[0])
+        number = errno.EACCES if first.get("Code") == "AccessDenied" else errno.EIO
+        raise OSError(number, f"{first.get('Code')}: {first.get('Message')}", first.get("Key"))
 
 
 def _code_of(error: OSError) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 from flinkish.errors import StorageError
 from flinkish.storage import s3
 from flinkish.storage.concurrency import connections
-from flinkish.storage.remote import RemoteStore, remote_failure
+from flinkish.storage.errors import remote_failure
+from flinkish.storage.remote import RemoteStore
 
 _EXTRAS = {
     "s3": "s3",

@@ -1,7 +1,7 @@
 """The part that all kinds of upgrades share: carrying out their steps one by one.
 
-The registry records the progress after each step, and a job's id before the job is started, so that
-another process can continue if this one is killed.
+The registry records the progress after each step, and the id of a job or a request before the job
+is started or the request is sent, so that another process can continue if this one is killed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from flinkish.errors import (
     Locked,
     ProgramFailed,
     RegistryError,
+    RequestNotFound,
     WaitTimeout,
     WrongState,
 )
@@ -30,7 +31,7 @@ from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeState
-from flinkish.registry.job_registry import new_job_id
+from flinkish.registry.job_registry import new_job_id, new_request_id
 from flinkish.registry.jobs import (
     ENDED_BEFORE_QUERIES,
     JobRecord,
@@ -38,11 +39,10 @@ from flinkish.registry.jobs import (
     ProcessRef,
     Request,
     RequestKind,
-    RequestState,
 )
 from flinkish.registry.waiting import wait_job
 from flinkish.upgrade.preparation import Secrets
-from flinkish.upgrade.steps import after, after_failure, brought_back, lacking
+from flinkish.upgrade.steps import after, after_failure, brought_back, lacking, until_healthy
 
 _POLL = 0.1
 #: States of a job whose driver has failed and will be restarted.
@@ -131,7 +131,7 @@ class Execution:
         """Watch the new program until it counts as healthy."""
         upgrade = self.upgrade
         assert upgrade.new_job_id is not None
-        self._say(f"watching it: {upgrade.health.batches} batches of every query ...")
+        self._say(f"watching it {until_healthy(upgrade.health)} ...")
         job = self._await(
             upgrade.new_job_id,
             lambda now: None if now.state is JobState.CANCELLING else self._lacks(now),
@@ -178,22 +178,14 @@ class Execution:
     # --- inside -----------------------------------------------------------------------------
 
     def _request(self, kind: RequestKind) -> Request | None:
-        """Return this upgrade's request to the old job, even if the upgrade did not record it."""
-        upgrade = self.upgrade
-        if upgrade.request_id is not None:
-            recorded = self._registry.request(upgrade.request_id)
-            if recorded.kind is kind:
-                return recorded
-        if kind is not RequestKind.STOP:
-            return None  # another savepoint of the job may have another purpose
-        sent = [
-            request
-            for request in self._registry.requests(upgrade.job_id)
-            if request.kind is kind
-            and request.created >= upgrade.created
-            and request.state is not RequestState.FAILED
-        ]
-        return sent[-1] if sent else None
+        """Return this upgrade's request to the old job, if it has been sent."""
+        if self.upgrade.request_id is None:
+            return None
+        try:
+            sent = self._registry.request(self.upgrade.request_id)
+        except RequestNotFound:  # the process ended before it sent the request, or it was refused
+            return None
+        return sent if sent.kind is kind else None
 
     def _saved(self, kind: RequestKind, what: str) -> str:
         """Take a savepoint of the old job, or stop it with one; return the savepoint's path.
@@ -207,6 +199,9 @@ class Execution:
         if request is None:
             job = look(self._context, self._registry.job(upgrade.job_id))
             self._say(f"{what.format(f'job {job.name} ({job.job_id})')} ...")
+            # The id is recorded first, so that a resumed upgrade knows its own request.
+            request_id = new_request_id()
+            self._save(request_id=request_id)
             try:
                 request = requests.submit(
                     self._context,
@@ -214,10 +209,10 @@ class Execution:
                     kind,
                     upgrade.target,
                     limit=requests.limit_within(upgrade.timeout),
+                    request_id=request_id,
                 )
             except Locked as locked:  # ended by someone else: not part of this upgrade
                 raise HealthCheckFailed(locked) from locked
-        self._save(request_id=request.request_id)
         answered = requests.wait_result(self._context, request, upgrade.timeout)
         assert answered.result is not None
         assert answered.result.savepoint is not None
@@ -249,7 +244,7 @@ class Execution:
         try:
             job = wait_job(self._registry, job_id, over, timeout, _POLL)
         except WaitTimeout as error:
-            late = WaitTimeout(f"it {what} {timeout:g} s: {lack}", job_id=job_id)
+            late = WaitTimeout(f"it {what} {timeout:.15g} s: {lack}", job_id=job_id)
             raise HealthCheckFailed(late) from error
         if job.state in _RESTARTING:  # its restart strategy would start it again
             failure = (job.failure or {}).get("message", "it failed")

@@ -255,7 +255,7 @@ def _result(upgrade: Upgrade) -> FleetResult:
 
 
 def is_up_to_date(job: JobRecord, target: Launch) -> bool:
-    """Return whether a job already runs a launch, and its program has not changed on disk since.
+    """Return whether a job already runs a launch, and its local files have not changed since.
 
     The values of secrets are not recorded, and thus not compared.
     """
@@ -265,10 +265,13 @@ def is_up_to_date(job: JobRecord, target: Launch) -> bool:
         return False  # what is missing is reported where it is needed
     asked, runs = without_secrets(spark_submit.pinned(target, installation)), job.launch
     same = replace(runs, restore=None, options={}) == replace(asked, restore=None, options={})
-    if not same or target.application is None:
-        return same
+    archives = (archive.partition("#")[0] for archive in target.archives)
+    others = (*target.py_files, *archives, *target.jars)
+    files = [path for path in others if os.path.isfile(path)]  # URLs are not compared
+    if target.application is not None:
+        files.append(target.application)
     try:
-        return os.path.getmtime(target.application) <= job.start_time
+        return same and all(os.path.getmtime(path) <= job.start_time for path in files)
     except OSError:
         return False
 

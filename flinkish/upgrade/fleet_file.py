@@ -57,8 +57,9 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
 }
 _LEAST = {"parallelism": LEAST_PARALLELISM, "health-batches": LEAST_HEALTH_BATCHES}
 #: The keys of paths that start at the file's directory. An interpreter without a slash is looked up
-#: in PATH. ``pyexec``, the executors' interpreter, may be in an archive that is unpacked elsewhere.
-_PATHS = ("to", "spark-home", "pyclientexec")
+#: in PATH. ``pyexec``, the executors' interpreter, does too, if it is there: it may also be in an
+#: archive that is unpacked elsewhere.
+_PATHS = ("to", "spark-home", "pyexec", "pyclientexec")
 _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
 
 
@@ -150,8 +151,10 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     paths = {
         key: os.path.normpath(os.path.join(directory, os.path.expanduser(table[key])))
         for key in _PATHS
-        if key in table and (key != "pyclientexec" or "/" in table[key])
+        if key in table and (not key.endswith("exec") or "/" in table[key])
     }
+    if not os.path.isfile(paths.get("pyexec", "")):
+        paths.pop("pyexec", None)
     arguments = table.get("args")
     program, patience = paths.get("to"), _seconds(table, "health-timeout", where)
     target = table.get("savepoint-path")
@@ -161,7 +164,7 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
             arguments=tuple(arguments or ()),
             master=table.get("master"),
             spark_home=paths.get("spark-home"),
-            python=table.get("pyexec"),
+            python=paths.get("pyexec", table.get("pyexec")),
             client_python=paths.get("pyclientexec", table.get("pyclientexec")),
             conf=table["conf"],
         ),

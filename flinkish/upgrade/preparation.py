@@ -92,8 +92,9 @@ def prepare(context: Context, job: JobRecord, version: NewVersion, kind: Upgrade
     strategy_of(launch.options)
     launch, _ = pinned(launch)
     plan = check_launch(context, launch, restore, job=job)
-    for warning in check_apart(context, job, plan.restore_plan) if is_shadow else ():
-        context.reporter.warning(warning)
+    if is_shadow:
+        for warning in check_apart(context, job, plan.restore_plan, launch.working_directory):
+            context.reporter.warning(warning)
     upgrade = Upgrade(
         upgrade_id=new_job_id(),
         job_id=job.job_id,
@@ -129,18 +130,21 @@ def check_agreed(ready: Ready) -> None:
     )
 
 
-def check_apart(context: Context, job: JobRecord, plan: RestorePlan) -> list[str]:
+def check_apart(
+    context: Context, job: JobRecord, plan: RestorePlan, directory: str | None
+) -> list[str]:
     """Refuse a shadow that would write where its job writes.
 
-    ``plan`` is what the new program would do with the job's newest committed batches. Returns
-    warnings about sinks whose output is unknown. Raises UsageError if a query of the new program
-    writes to a file sink or a table of the job.
+    ``plan`` is what the new program would do with the job's newest committed batches, and
+    ``directory`` its working directory, where relative paths start. Returns warnings about sinks
+    whose output is unknown. Raises UsageError if a query of the new program writes to a file sink
+    or a table of the job.
     """
     taken = places_of(context.registry.facts(job.job_id), job.launch.working_directory)
     warnings = []
     for query in plan.queries:
         writes = query.writes
-        place = place_of(writes, None)
+        place = place_of(writes, directory)
         if place is not None and place in taken:
             raise UsageError(
                 f"query '{query.name}' of the new program would write to {place}, as job "

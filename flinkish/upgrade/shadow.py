@@ -157,8 +157,8 @@ def check_promotable(context: Context, upgrade: Upgrade) -> None:
     ):
         what = "not started yet" if shadow is None else shadow.state.value
         raise WrongState(
-            f"the shadow of job {upgrade.name} cannot be promoted: it is {what}, its upgrade "
-            f"{upgrade.state.value}",
+            f"the shadow of job {upgrade.name} cannot be promoted now: it is {what}, and its "
+            f"upgrade is {upgrade.state.value}",
             hint=f"see: flinkish status {upgrade.new_job_id or upgrade.job_id}",
             job_id=upgrade.new_job_id or upgrade.job_id,
             state=upgrade.state.value if shadow is None else shadow.state.value,

@@ -11,7 +11,7 @@ from flinkish.messages.launch import Launch
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.restore_options import SINK_MODES
-from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 
 _S = UpgradeState
 #: Least ratio of processed to arriving rows of a query that counts as caught up.
@@ -85,12 +85,8 @@ def undo(upgrade: Upgrade) -> UpgradeState:
 def describe(upgrade: Upgrade) -> Iterator[str]:
     """Yield the steps of an upgrade, and what undoes them, for people."""
     health, target = upgrade.health, upgrade.target
-    well = (
-        f"until every query has committed {health.batches} batches"
-        if health.batches
-        else "until its queries have started"
-    )
-    limit = f"{health.timeout:g} s"
+    limit = f"{health.timeout:.15g} s"
+    well = until_healthy(health)
     watch = f"watch it {well}, allowing {limit} for its start and another {limit} for this"
     if upgrade.kind is _K.SHADOW:
         yield f"1. take a savepoint of the job, which continues, in {target}"
@@ -118,6 +114,14 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
     yield "2. start the new program from the savepoint"
     yield f"3. {watch}"
     yield "if 2 or 3 fails: end the new program and start the old one again from the savepoint"
+
+
+def until_healthy(health: Health) -> str:
+    """Return how long a new program is watched, as a clause. Pure."""
+    if not health.batches:
+        return "until its queries have started"
+    batches = "1 batch" if health.batches == 1 else f"{health.batches} batches"
+    return f"until every query has committed {batches}"
 
 
 def resources(launch: Launch) -> str:

@@ -17,6 +17,7 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.errors import NotSavepointable, RegistryError
 from flinkish.launch.offline import job_id_of, may_be_running
+from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -317,6 +318,15 @@ def test_the_newest_batch_that_is_whole(cli: Command, tmp_path: Path, dead: bool
     assert cli(*words, "--batch", "all").code == 2
 
 
+def test_a_batch_is_not_chosen_of_a_job_that_has_a_driver(cli: Command, tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    alive = {"driver": process_ref(), "heartbeat": time.time()}
+    register(cli, root, facts_for(root), state=JobState.CREATED, job=alive)
+    refused = cli("savepoint", JOB, "sp", "--batch", "4")
+    assert refused.code == 2
+    assert f"job app ({JOB}) is CREATED: its driver takes savepoints at the ne" in refused.err
+
+
 def test_a_damaged_planned_batch_is_left_out_with_a_warning(cli: Command, tmp_path: Path) -> None:
     root = unpack("spark43-hdfs-agg", tmp_path)
     (root / "offsets/7").write_bytes(b"")
@@ -359,25 +369,46 @@ def test_when_somebody_may_be_writing() -> None:
     assert len(job_id_of(["a"])) == 32
 
 
-def test_the_rewrite_of_a_foreign_checkpoint_gets_the_configured_settings_of_spark(
-    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = unpack("spark43-hdfs-agg", tmp_path)
-    age(root)
+@pytest.fixture
+def rewriting(cli: Command, monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
+    """The launches of the drivers that would rewrite a savepoint; each is refused."""
     monkeypatch.setenv("SPARK_HOME", str(cli.spark_home))
-    given: dict[str, str] = {}
+    launches: list[Launch] = []
 
     def rewrite(_context: object, _migration: object, launch: Launch, _spark: object) -> None:
-        given.update(launch.conf)
+        launches.append(launch)
         raise NotSavepointable("seen")
 
     monkeypatch.setattr("flinkish.client.offline.rewrite", rewrite)
+    return launches
+
+
+def test_the_rewrite_of_a_foreign_checkpoint_gets_the_configured_settings_of_spark(
+    cli: Command, tmp_path: Path, rewriting: list[Launch]
+) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    age(root)
     refused = cli(
         *("savepoint", "-D", "spark.driver.memory=4g", "sp"),
         *("--from-checkpoint", str(root), "--type", "canonical"),
     )
     assert refused.code == NotSavepointable.code, refused.err
-    assert given["spark.driver.memory"] == "4g"
+    assert rewriting[0].conf["spark.driver.memory"] == "4g"
+
+
+def test_the_rewrite_of_a_dead_job_gets_no_masked_setting_or_argument(
+    cli: Command, tmp_path: Path, rewriting: list[Launch]
+) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    key, other = "spark.hadoop.fs.s3a.secret.key", "spark.ssl.keyPassword"
+    conf = {key: "abc", other: "def", "spark.driver.memory": "4g"}
+    launch = Launch("/app.py", conf=conf, secret_arguments=("ghi",))
+    register(cli, root, facts_for(root), job={"launch": without_secrets(launch)})
+    refused = cli("savepoint", JOB, "-D", f"{key}=new", "sp", "--type", "canonical")
+    assert refused.code == NotSavepointable.code, refused.err
+    given = rewriting[0]
+    assert given.conf == {key: "new", "spark.driver.memory": "4g"}
+    assert given.secret_arguments == ()
 
 
 def test_what_the_registry_refuses_is_named(

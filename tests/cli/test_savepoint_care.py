@@ -14,7 +14,9 @@ import click
 import pytest
 
 from flinkish.cli import command_index
+from flinkish.cli.commands.savepoint_show import _kafka
 from flinkish.errors import SavepointNotFound
+from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
@@ -24,6 +26,7 @@ from flinkish.messages.requests import (
     SavepointArguments,
     SavepointSummary,
 )
+from flinkish.messages.results import PartitionOffset
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.directory.leases import Kind, Lease
@@ -244,6 +247,23 @@ def test_lag_needs_a_broker_and_a_position(cli: Command, place: str) -> None:
     assert '"id": "broker"' in refused.err
 
 
+@pytest.mark.parametrize(
+    ("lag", "note", "says"),
+    [
+        (1, "", "lag        5 rows at most"),
+        (None, "not on the broker", "lag        4 rows at most, without 1 partition whose lag"),
+        (None, "beyond the end", "lag        4 rows at most, without 1 partition whose lag"),
+    ],
+)
+def test_the_sum_of_lags_names_what_it_leaves_out(lag: int | None, note: str, says: str) -> None:
+    partitions = (
+        PartitionOffset(0, None, "orders", 0, 5, begin=0, end=9, lag=4),
+        PartitionOffset(0, None, "orders", 1, 2, lag=lag, note=note),
+    )
+    *_, line = _kafka([encode_fields(each) for each in partitions])
+    assert line.strip().removesuffix(" is unknown") == says
+
+
 @pytest.mark.servers
 def test_lag_is_what_the_broker_has_behind_the_offsets(
     cli: Command, place: str, kafka: KafkaServer
@@ -257,7 +277,7 @@ def test_lag_is_what_the_broker_has_behind_the_offsets(
     assert ["lag-gone", "0", "1", "-", "-", "-", "not", "on", "the", "broker"] in lines
     assert ["lag-orders", "0", "5", "0", "9", "4"] in lines
     assert ["lag-orders", "1", "-", "0", "0", "0", "new"] in lines
-    assert ["lag", "4", "rows", "at", "most"] in lines
+    assert ["lag", "4", "rows", "at", "most,", "without"] in [line[:6] for line in lines]
     (query,) = cli.ok(*words, "--json").json()["savepoint"]["queries"]
     assert [each["lag"] for each in query["kafka"]] == [None, 4, 0]
 
@@ -379,6 +399,8 @@ def test_import_of_what_cannot_be_read(cli: Command, place: str, tmp_path: Path)
     assert result.json()["new"] == 1
     assert cli("savepoint", "import", bad).code == 15
     assert cli("savepoint", "import", str(tmp_path / "missing")).code == 11
+    both = cli("savepoint", "import", bad, str(tmp_path / "missing")).err
+    assert f"2 paths could not be imported; the first: {bad} could not be imported: " in both
     assert cli.ok("savepoint", "list", "-q").out == good + "\n"
 
 
@@ -567,6 +589,25 @@ def test_unlock_removes_stale_ones_without_asking(cli: Command, place: str) -> N
         assert "stale" in result.out
         assert "removed" in result.out
         assert not file.exists()
+
+
+def test_unlock_says_of_a_damaged_lock_how_to_remove_it_while_it_is_there(
+    cli: Command, place: str
+) -> None:
+    os.makedirs(f"{place}/_locks")
+    file = Path(place, "_locks", "some-file")
+    file.write_text("no lock")
+    for words in ([], ["-q"], ["--force", "--dry-run"]):
+        (warning,) = cli.ok("savepoint", "unlock", place, *words).err.splitlines()
+        assert "_locks/some-file is damaged" in warning, words
+        assert f"flinkish savepoint unlock --force --yes {place}" in warning, words
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "500"}
+    unlock = [sys.executable, "-m", "flinkish", "savepoint", "unlock", place, "--force"]
+    question = r"Remove 1 lock of .* whose owners may be active \(the damaged some-file\)\?"
+    assert answer(unlock, environment, question, "n") == 5
+    gone = cli.ok("savepoint", "unlock", place, "--force", "--yes").err
+    assert "is damaged" in gone
+    assert "--force" not in gone
 
 
 # all of them

@@ -54,6 +54,9 @@ MISTAKES = [
     (["savepoint", "-detachd", "x"], "-detached"),
     (["savepoint", "-d"], "requires an argument"),
     (["savepoint", "-d", "x", "job"], "no job and no -detached"),
+    (["savepoint", "-d", "x", "--full"], "takes no other options"),
+    (["savepoint", "-d", "x", "-type", "native"], "takes no other options"),
+    (["savepoint", "-d", "x", "--timeout", "3 s"], "takes no other options"),
     (["metrics", "--listen", "9" * 5000], "is not [HOST:]PORT"),
     (["savepoint", "show"], "missing argument 'PATH'"),
     (["cancel"], "missing JobID"),
@@ -385,12 +388,28 @@ def test_they_work_there(cli: Command) -> None:
     assert cli.ok("--json", "-D", "client.timeout=7 s", "config", "show").json()["settings"]
     assert cli.ok("--json", "list").json()["jobs"] == []
     assert cli("--json", "status", "abcd").error()["id"] == "job-not-found"
+    for group in ("upgrade", "state", "config", "request"):
+        assert cli("--json", group).error()["message"].startswith("missing command")
 
 
 def test_misspelt_keys_are_warned_about(cli: Command) -> None:
     result = cli.ok("list", "-D", "client.timout=5 s")
     assert "did you mean client.timeout?" in result.err
     assert cli.ok("list", "--json", "-D", "client.timout=5 s").err == ""
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_a_command_gives_a_warning_once(
+    private: Path, capsys: pytest.CaptureFixture[str], json: bool
+) -> None:
+    """``--watch`` and ``metrics --listen`` open a session again and again."""
+    call = Call(Output(json=json), ("client.timout=5 s",))
+    for _ in range(2):
+        with call.session():
+            pass
+    call.out.document({})
+    shown = capsys.readouterr()
+    assert (shown.out if json else shown.err).count("did you mean client.timeout?") == 1
 
 
 def test_a_reader_that_goes_away_is_no_error(cli: Command) -> None:
@@ -449,6 +468,13 @@ def test_flinks_optional_target(
         ("--dispose --from-checkpoint", "no other options"),
         ("--dispose --name", "no other options"),
         ("--dispose --keep", "no other options"),
+        ("--dispose --full", "no other options"),
+        ("--dispose -type", "no other options"),
+        ("--dispose --timeout", "no other options"),
+        ("JOB TARGET --full -type --timeout", ""),
+        ("--all --full -type --timeout", ""),
+        ("--from-checkpoint --full -type", ""),
+        ("--from-checkpoint --timeout", "without a --timeout"),
         ("--dispose --batch", "--batch requires"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -156,6 +157,24 @@ def test_a_named_archive_is_a_part_of_the_program(launch: Launch, tmp_path: Path
     before = program_digest(replace(launch, archives=(f"{archive}#env",)))
     archive.write_bytes(b"two")
     assert program_digest(replace(launch, archives=(f"{archive}#env",))) != before
+
+
+def test_the_digest_of_a_large_archive_takes_little_memory(launch: Launch, tmp_path: Path) -> None:
+    archive = tmp_path / "env.zip"
+    archive.touch()
+    os.truncate(archive, 32 << 20)
+    packed = replace(launch, archives=(str(archive),))
+    tracemalloc.start()
+    try:
+        before = program_digest(packed)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
+    with archive.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    assert program_digest(packed) != before
 
 
 def test_a_plan_that_says_no_is_not_carried_out(plan: PlanFile, launch: Launch) -> None:

@@ -151,6 +151,20 @@ def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None
         assert "--name 're named' --resume" in refused.value.hint
 
 
+def test_a_running_job_that_has_committed_nothing_is_named_without_a_batch(
+    cli: Command, tmp_path: Path
+) -> None:
+    cli.ok("list")
+    with cli.registry() as registry, Context(Config.load()) as context:
+        jobs = Jobs(registry, tmp_path)
+        jobs.ran("a", "cron", 3)
+        moved = jobs.ran("b", "moved", None, state=JobState.CANCELED)
+        registry.restart(registry.job(moved), "restarted", process_ref())
+        with pytest.raises(Superseded) as refused:
+            run_to_resume(context, "cron")
+        assert refused.value.message.endswith("has continued from the state of that query")
+
+
 @pytest.mark.parametrize("end", [JobState.FAILED, JobState.CANCELED])
 def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
     cli: Command, tmp_path: Path, end: JobState

@@ -62,8 +62,9 @@ def test_other_words_are_refused(text: str) -> None:
 def test_a_query_counts_for_batches_and_idleness_only() -> None:
     assert parse_goal("batch=3", "q").query == parse_goal("idle", "q").query == "q"
     for text in ("running", "ended"):
-        with pytest.raises(UsageError, match="--query cannot be combined with"):
+        with pytest.raises(UsageError, match="--query cannot be combined with") as refused:
             parse_goal(text, "q")
+        assert "batch=+N" in refused.value.hint
 
 
 @pytest.mark.parametrize(

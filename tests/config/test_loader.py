@@ -296,10 +296,20 @@ def test_paths_start_where_they_were_written(load: Load, tmp_path: Path, here: P
     assert load(project=f'"{SAVEPOINTS}" = "sp"').get(SAVEPOINTS) == f"{here}/sp"
     (here / "flinkish.toml").unlink()
     assert load(user=f'"{SAVEPOINTS}" = "sp"').get(SAVEPOINTS) == f"{tmp_path}/config/flinkish/sp"
-    for url in ("s3://bucket/x", "file:///x", "file:/x", "hdfs://h:9000/a"):
+    for url in ("s3://bucket/x", "file:///x", "file:/x", "local:/x", "hdfs://h:9000/a"):
         assert load(flags={SAVEPOINTS: url}).get(SAVEPOINTS) == url
     home = os.path.expanduser("~")
     assert load(flags={SAVEPOINTS: "~/sp"}).get(SAVEPOINTS) == f"{home}/sp"
+    for name in ("10:30/x", "a:b", "./hdfs:/x"):
+        assert load(flags={SAVEPOINTS: name}).get(SAVEPOINTS) == f"{here}/{name.removeprefix('./')}"
+
+
+@pytest.mark.parametrize("text", ["hdfs:/user/x", "s3a:/bucket/x", "gs:bucket/x", "HDFS:/x"])
+def test_a_url_without_a_host_does_not_become_a_local_directory(load: Load, text: str) -> None:
+    with pytest.raises(InvalidConfiguration, match="names no bucket or host") as caught:
+        load(project=f'"{SAVEPOINTS}" = "{text}"')
+    scheme = text.partition(":")[0]
+    assert caught.value.hint.startswith(f"write {scheme}://NAME/path")
 
 
 @pytest.mark.parametrize(
@@ -315,6 +325,20 @@ def test_registry_files_are_absolute(load: Load, here: Path, given: str, path: s
     expected = path.format(here=here)
     assert load(environ={"FLINKISH_REGISTRY": given}).registry_url() == f"sqlite:///{expected}"
     assert sqlite_path(given, str(here)) == expected
+
+
+def test_a_relative_registry_needs_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sqlite_path("sqlite:///a/../r.db") == f"{tmp_path}/r.db"
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(InvalidConfiguration, match="the working directory no longer exists"):
+        sqlite_path("sqlite:///r.db")
+    assert sqlite_path("/r.db") == "/r.db"
 
 
 def test_a_registry_server(load: Load) -> None:
@@ -432,7 +456,8 @@ def test_units_and_blanks_do_not_matter(number: int, unit: str, blank: str) -> N
         ("2026-11-23 09:30:15.500", -1784.5),
         ("2026-11-23T10:00+02:00", -7200.0),
         ("9:30", -1800.0),
-        ("10:30:15", 1815.0),
+        ("10:00", 0.0),
+        ("10:30:15", 1815.0 - 86400.0),  # yesterday's: nothing has happened since a later time
     ],
 )
 def test_a_moment_is_a_duration_before_now_or_a_time(
@@ -522,6 +547,12 @@ def test_any_text_is_the_duration_it_says_or_an_error(text: str) -> None:
         ("password={p;a=w};ssl=1", f"password={MASK};ssl=1"),
         ("password=pw, ssl=1; token=t; x", f"password={MASK}, ssl=1; token={MASK}; x"),
         ("postgresql://u@h/db", "postgresql://u@h/db"),
+        ("Authorization: Basic dXNlcjpwYXNzd29yZA==", f"Authorization: Basic {MASK}"),
+        ('{"Authorization": "basic dTpw"}', f'{{"Authorization": "basic {MASK}"}}'),
+        ("curl -s -u u:hush http://h/x", f"curl -s -u {MASK} http://h/x"),
+        ("curl --user 'u:h sh' h", f"curl --user {MASK} h"),
+        ("curl --user-agent a:b h", "curl --user-agent a:b h"),
+        ("the basic authentication of Basic users", "the basic authentication of Basic users"),
         ("no secret here: a@b.c", "no secret here: a@b.c"),
     ],
 )

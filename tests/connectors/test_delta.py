@@ -68,6 +68,27 @@ def test_rows_that_were_changed_after_the_position() -> None:
     assert [each.reason for each in met(passed)] == ["table-lag"]
 
 
+def test_ignore_deletes_does_not_hide_commits_that_also_add_files() -> None:
+    changes = {3: "DELETE", 4: "UPDATE", 5: "MERGE"}
+    options = {"ignoredeletes": "true"}
+    _, found = met(DeltaAnswer("t", 0, 5, changes, options))
+    assert found.reason == "rows-changed"
+    assert "4 (UPDATE), 5 (MERGE): the query may fail" in found.text
+    assert "DELETE" not in found.text
+    removed = DeltaAnswer("t", 0, 3, {3: "DELETE"}, options)
+    assert [each.reason for each in met(removed)] == ["table-lag"]
+
+
+def test_the_commit_of_a_version_that_is_read_as_a_snapshot_does_not_count() -> None:
+    answer = DeltaAnswer("t", 0, 3, {3: "MERGE"})
+    snapshot = OFFSET.replace("false", "true").replace("-1", "2")
+    assert parse_delta_position(snapshot) == DeltaPosition("t", 3, 2, in_snapshot=True)
+    assert [each.reason for each in met(answer, snapshot)] == ["table-lag"]
+    assert [each.reason for each in met(answer)] == ["table-lag", "rows-changed"]
+    schema = DeltaAnswer("t", 0, 3, {3: "ADD COLUMNS"})
+    assert [each.reason for each in met(schema, snapshot)] == ["table-lag"]
+
+
 def test_a_schema_that_changed_after_the_position() -> None:
     changes = {2: "DROP COLUMNS", 4: "ADD COLUMNS"}
     found = {each.reason: each for each in met(DeltaAnswer("t", 0, 4, changes))}

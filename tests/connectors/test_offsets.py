@@ -235,6 +235,15 @@ def test_other_sources_take_what_looks_like_their_offsets() -> None:
         assert why.reason == "set-offsets-form"
 
 
+@pytest.mark.parametrize(("given", "is_there"), [(8, False), (7, True), (-1, True), (-2, False)])
+def test_a_file_source_is_moved_only_to_what_its_log_has(given: int, is_there: bool) -> None:
+    found = other_offsets(offsets({"logOffset": given}), '{"logOffset":7}', "file")
+    assert isinstance(found, NewOffsets) is is_there
+    if isinstance(found, Unresolved):
+        assert found.reason == "set-offsets-range"
+        assert "has -1 to 7" in found.text
+
+
 @given(
     begin=st.integers(0, 50),
     rows=st.integers(0, 50),

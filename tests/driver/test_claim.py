@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from flinkish.driver.requests import actions
 from flinkish.driver.restore import restorer as restoring
 from flinkish.driver.runtime.quiesce import stop_hard
 from flinkish.driver.spark.jvm import configured
-from flinkish.errors import Corrupt
+from flinkish.errors import Corrupt, RegistryError
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
@@ -110,6 +111,23 @@ def test_it_is_deleted_when_the_last_query_has_committed(
     job.wait_until(lambda: savepoint["path"] not in [s.path for s in job.registry.savepoints()])
     job.request(RequestKind.CANCEL)
     assert job.wait().state is JobState.CANCELED
+
+
+def test_a_claimed_savepoint_that_is_deleted_is_not_said_to_be_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: str) -> None:
+        raise RegistryError("the server restarts")
+
+    restorer: Any = object.__new__(restoring.Restorer)
+    restorer._spec = RestoreSpec("/sp/savepoint-1")
+    restorer._registry = SimpleNamespace(mark_disposed=refuse)
+    monkeypatch.setattr(restoring, "dispose", lambda _: SimpleNamespace(kept=0))
+    restorer._give_up_claimed()
+    said = capsys.readouterr().err
+    assert "savepoint-1 deleted" in said
+    assert "the registry could not record" in said
+    assert "could not be deleted" not in said
 
 
 def test_a_heartbeat_does_not_wait_for_a_checkpoint_that_is_being_made(

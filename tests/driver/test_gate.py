@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +16,14 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.job import conclude
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.requests import actions, job_savepoint, time_limit
+from flinkish.driver.requests import actions, agent, job_savepoint, time_limit
 from flinkish.driver.requests.agent import leave_without_jvm
-from flinkish.driver.runtime import quiesce
+from flinkish.driver.runtime import job_session, query_starts, quiesce
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.query_setup import Prepared
 from flinkish.driver.script import ProgramOutcome
+from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import (
     GivenUp,
     NoCommittedBatch,
@@ -30,7 +33,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.messages.launch import ExternalLauncher, Launch
-from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     ENDED_BEFORE_QUERIES,
@@ -119,10 +122,10 @@ def test_a_request_has_its_outcome_once_the_registry_is_back(
 
 def test_a_status_that_the_shell_would_cut_to_zero_is_still_a_failure(registry: Registry) -> None:
     runtime = bare_runtime(registry)
-    agent: Any = SimpleNamespace(close=lambda: None)
+    idle: Any = SimpleNamespace(close=lambda: None)
     hook: Any = SimpleNamespace(remove=lambda: None)
     outcome = ProgramOutcome(256, SystemExit(256))
-    assert conclude(runtime, agent, hook, outcome, stop_session=False) == 1
+    assert conclude(runtime, idle, hook, outcome, stop_session=False) == 1
     assert registry.job(runtime.job_id).state is JobState.FAILED
 
 
@@ -130,6 +133,51 @@ def test_a_builder_takes_a_conf_by_position_as_pyspark_does(registry: Registry) 
     config = Hook(bare_runtime(registry))._config(lambda *given, **_: given)
     assert config("builder", None, None, "conf") == ("builder", None, None, "conf")
     assert config("builder", "key", 1) == ("builder", "key", 1)
+
+
+def test_a_writer_started_again_is_recorded_with_its_last_output_alone(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = bare_runtime(registry)
+    seen: list[tuple[str | None, str | None]] = []
+    monkeypatch.setattr(
+        runtime, "start_query", lambda _, facts, __: seen.append((facts.path, facts.table))
+    )
+    hook = Hook(runtime)
+    start, to_table = hook._start(lambda *_: None), hook._to_table(lambda *_: None)
+    writer: Any = SimpleNamespace(options=lambda **_: None)
+    to_table(writer, "t")
+    start(writer, "/out")
+    to_table(writer, "t")
+    assert seen == [(None, "t"), ("/out", None), (None, "t")]
+
+
+def test_a_checkpoint_without_a_scheme_is_looked_for_where_spark_puts_it(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the log of a file sink was not completed if Spark's default storage is not local."""
+    runtime = bare_runtime(registry)
+    looked: list[str | None] = []
+
+    @contextmanager
+    def ready(_session: Any, _name: str, _format: Any, checkpoint: Any, *_: Any) -> Iterator[None]:
+        looked.append(checkpoint)
+        yield
+
+    monkeypatch.setattr(query_starts, "file_sink_log_ready", ready)
+    monkeypatch.setattr(spark_jvm, "checkpoint_root", lambda _: "hdfs://host/ck")
+    prepared = Prepared("q", False, None, None, None, (), own="/ck")
+    monkeypatch.setattr(runtime._starts._preparer, "prepare", lambda *_, **__: prepared)
+    hadoop = SimpleNamespace(get=lambda _: "hdfs://host")
+    session = SimpleNamespace(
+        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop), sparkContext=None
+    )
+    writer: Any = SimpleNamespace(_spark=session, queryName=lambda _: None)
+    identity = SimpleNamespace(toString=lambda: "1")
+    handle = SimpleNamespace(_jsq=SimpleNamespace(id=lambda: identity, runId=lambda: identity))
+    facts = WriterFacts("q", "parquet", options={"checkpointlocation": "/ck"})
+    runtime._starts._begun("q", writer, facts, lambda: handle, [])
+    assert looked == ["hdfs://host/ck"]
 
 
 @pytest.mark.parametrize("drain", [False, True])
@@ -161,6 +209,66 @@ def test_a_savepoint_goes_on_while_its_progress_cannot_be_reported(
     reporter.phase("copying")
     reporter.phase("writing")
     assert registry.request(request.request_id).progress == {"phase": "writing"}
+
+
+def test_a_wait_goes_on_while_the_registry_cannot_say_whether_the_job_is_canceled(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that drains could not continue if the savepoint failed for that."""
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(RequestKind.STOP, str(tmp_path), drain=True)
+    request = registry.submit(runtime.job_id, RequestKind.STOP, arguments)
+    registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None))
+    monkeypatch.setattr(registry, "requests", Away(registry.requests, calls=1))
+    stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    stops._check_not_cancelled(request)
+    with pytest.raises(WrongState, match="cancel"):
+        stops._check_not_cancelled(request)
+
+
+def test_a_cancel_that_cannot_be_recorded_ends_the_job_as_canceled(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queries have ended: the program must not go on as if they had read everything."""
+    runtime = bare_runtime(registry)
+    registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None))
+    request = registry.claim(runtime.job_id)
+    assert request is not None
+    monkeypatch.setattr(registry, "transition", Away(registry.transition, calls=1))
+    cancels = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    cancels.perform(request, threading.Event())
+    assert runtime.ending is JobState.CANCELED
+    assert registry.request(request.request_id).state is RequestState.COMPLETED
+
+
+@pytest.mark.parametrize("format_", ["canonical", "native"])
+def test_a_savepoint_that_cannot_be_recorded_is_named_by_the_error(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    """It is complete, and neither taken again nor lost from sight."""
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(RequestKind.STOP, str(tmp_path), format=format_)
+    request = registry.submit(runtime.job_id, RequestKind.STOP, arguments)
+    stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    written = SavepointSummary("/sp/savepoint-1", runtime.job_id, 1.0, format_, 1, 1, 1.0)
+    taken: list[str] = []
+
+    def write(*_: Any, **__: Any) -> SavepointSummary:
+        taken.append(written.path)
+        return written
+
+    monkeypatch.setattr(job_savepoint, "write_savepoint", write)
+    monkeypatch.setattr(job_savepoint, "save_canonical", write)
+    monkeypatch.setattr(job_savepoint, "SparkTransferer", lambda *_: None)
+    monkeypatch.setattr(job_savepoint, "_source_of", lambda _: None)
+    for method in ("add_savepoint", "job"):
+        monkeypatch.setattr(registry, method, Away(getattr(registry, method), calls=9))
+    session = SimpleNamespace(version="4.1.0", sparkContext=None)
+    queries: Any = [SimpleNamespace(session=session)]
+    with pytest.raises(RegistryError, match="complete at /sp/savepoint-1") as caught:
+        stops._write_at_the_end(request, queries, "stop", ())
+    assert caught.value.data["savepoint"] == written.path
+    assert taken == [written.path]
 
 
 @pytest.mark.parametrize("method", ["heartbeat", "transition"])
@@ -196,6 +304,22 @@ def test_a_guest_whose_start_cannot_be_reported_is_served(
     assert [each.name for each in runtime.queries()] == ["q"]
 
 
+def test_a_savepoint_is_refused_while_any_unnamed_query_runs_without_flinkish(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = bare_runtime(registry, ExternalLauncher("python", "1"))
+
+    def refuse(*_: Any) -> None:
+        raise WrongState("it cannot be served")
+
+    monkeypatch.setattr(runtime._starts, "_start_query", refuse)
+    monkeypatch.setattr(spark_jvm, "has_ended", lambda jsq: jsq == "the second")
+    for jsq in ("the first", "the second"):
+        handle = SimpleNamespace(_jsq=jsq)
+        assert runtime._starts._start_guest(None, WriterFacts(), lambda: handle) is handle  # noqa: B023
+    assert runtime.not_served() == {"without a name": "it cannot be served"}
+
+
 @pytest.mark.parametrize("calls", [0, 1], ids=["reached", "away"])
 def test_a_driver_without_its_jvm_ends_whether_or_not_the_registry_is_reached(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, calls: int
@@ -206,6 +330,40 @@ def test_a_driver_without_its_jvm_ends_whether_or_not_the_registry_is_reached(
     leave_without_jvm(runtime, left.append)
     assert left == [1]
     assert registry.job(runtime.job_id).state.is_final == (calls == 0)
+
+
+def test_a_driver_whose_program_does_not_end_leaves_once_its_end_is_recorded(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would hang, or its supervisor would start a stopped job again."""
+    runtime = bare_runtime(registry)
+    runtime.end(JobState.CANCELED)
+    monkeypatch.setattr(agent, "_PAUSE", 0.0)
+    for method in ("abandon", "transition"):
+        monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
+    left: list[JobState] = []
+    agent.finish_now(runtime, lambda _: left.append(registry.job(runtime.job_id).state))
+    assert left == [JobState.CANCELED]
+    agent.finish_now(runtime, lambda _: left.append(registry.job(runtime.job_id).state))
+    assert left == [JobState.CANCELED] * 2, "also if its end is recorded already"
+
+
+@pytest.mark.parametrize("why", [None, "the registry says that this job is FAILED"])
+def test_the_reason_for_which_queries_are_ended_is_the_one_that_is_said(
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    why: str | None,
+) -> None:
+    runtime = bare_runtime(registry)
+    query: Any = SimpleNamespace(name="q", run_id="r", jsq=None, quiesced=False, gateway_jvm=None)
+    runtime._gate.add(query)
+    monkeypatch.setattr(spark_jvm, "has_ended", lambda _: False)
+    monkeypatch.setattr(job_session, "quiesce", lambda *_: None)
+    runtime.end_queries(why)
+    said = capsys.readouterr().err
+    assert ("the program ended while 'q' ran" in said) is (why is None)
+    assert (f"{why}: ending 'q'" in said) is (why is not None)
 
 
 def unwritable(tmp_path: Path) -> str:
@@ -608,7 +766,7 @@ def test_two_sessions_have_no_query_of_one_name(spark: Any, new_job: NewJob) -> 
     job = new_job().start(program)
     final = job.wait()
     assert final.state is JobState.FAILED
-    assert "two queries of the program that run at once are named 'q'" in str(final.failure)
+    assert "two running queries of the program have the same name: 'q'" in str(final.failure)
 
 
 @pytest.mark.deep
@@ -620,19 +778,27 @@ def test_one_writer_started_twice_resumes_as_two_queries(
     def program() -> None:
         writer = rate(spark).writeStream.format("noop")
         writer.queryName("one").start()
+        writer.foreachBatch(lambda frame, _: frame.count()).trigger(processingTime="1 second")
         writer.queryName("two").start()
         spark.streams.awaitAnyTermination()
 
     job = new_job().start(program)
     job.wait_until(lambda: len(job.runtime.queries()) == 2 and job.batch() >= 1)
-    ids = [(q.name, q.query_id) for q in job.runtime.queries()]
+
+    def facts() -> list[tuple[str, ...]]:
+        runs = [spark_jvm.stream_execution(q.jsq) for q in job.runtime.queries()]
+        how = [(str(run.sink().getClass()), str(run.trigger().toString())) for run in runs]
+        return [(q.name, q.query_id, *of) for q, of in zip(job.runtime.queries(), how, strict=True)]
+
+    before = facts()
+    assert before[0][2:] != before[1][2:]
     with monkeypatch.context() as patch:
         patch.setattr(actions, "check_writable", lambda target: None)
         with pytest.raises(StorageError):
             job.request(RequestKind.STOP, unwritable(tmp_path))
     batch = job.batch()
     job.wait_until(lambda: job.batch() > batch + 1)
-    assert [(q.name, q.query_id) for q in job.runtime.queries()] == ids
+    assert facts() == before
     job.request(RequestKind.STOP, str(tmp_path / "sp"))
     assert job.wait().state is JobState.FINISHED
 

@@ -54,6 +54,15 @@ def test_without_a_traceback_the_first_line_tells() -> None:
     assert failed.message == "StreamingQueryException: [X] it is so"
 
 
+def test_the_cause_of_an_error_that_py4j_reports() -> None:
+    java = (
+        "An error occurred while calling o51.resolve.\n: java.lang.RuntimeException: no\n"
+        "\tat scala.A.b(A.scala:1)\n"
+    )
+    assert reason(java) == "java.lang.RuntimeException: no"
+    assert reason(f"{java}Caused by: java.io.IOException: full\n") == "java.io.IOException: full"
+
+
 def test_a_batch_whose_state_was_not_computed_is_explained() -> None:
     """A restart in place with checkpoint format 2, after a kill between the sink and the commit."""
     text = (

@@ -10,10 +10,12 @@ from typing import Any
 
 import fastavro
 import pytest
+from pyspark.errors import NumberFormatException, PythonException
 
 from flinkish import storage
 from flinkish.driver.tasks import state_export
-from flinkish.errors import StorageError
+from flinkish.errors import StorageError, UsageError
+from flinkish.messages.calls import StateTask
 from tests.cli.commands.test_state import save
 from tests.support.cli.command import LIGHT, Flinkish
 
@@ -36,6 +38,13 @@ def test_conditions_and_exports_run_on_spark(flinkish: Flinkish, tmp_path: Path)
     )
     assert refused.code == 2
     assert "nothing" in refused.error()["message"]
+    place = (path, "rocksdb-tws/values")
+    for command in (("show", *place), ("export", *place, str(tmp_path / "x"), "--format", "json")):
+        ansi = ("--where", "CAST(key.k AS INT) > 3", "--conf", "spark.sql.ansi.enabled=true")
+        refused = flinkish("state", *command, *ansi, "--json", *spark)
+        assert refused.code == 2
+        assert "[CAST_INVALID_INPUT]" in refused.error()["message"]
+    assert not (tmp_path / "x").exists()
     avro, lines = tmp_path / "avro", tmp_path / "lines"
     answer = flinkish.ok(
         "state", "export", path, "rocksdb-tws/values", str(avro), "--format", "avro", "--json",
@@ -59,6 +68,51 @@ def test_conditions_and_exports_run_on_spark(flinkish: Flinkish, tmp_path: Path)
         for line in part.read_text().splitlines()
     ]
     assert written == every["rows"]
+
+
+class _Frame:
+    """A DataFrame of which only the schema is there: each action fails."""
+
+    def __init__(self, error: Exception, schema: Any = None) -> None:
+        self._error = error
+        self.schema = schema
+
+    def mapInArrow(self, function: Any, schema: Any) -> _Frame:
+        return _Frame(self._error, self.schema or schema)
+
+    def where(self, condition: str) -> _Frame:
+        return self
+
+    def limit(self, rows: int) -> _Frame:
+        return self
+
+    def collect(self) -> Any:
+        raise self._error
+
+
+def failing(error: Exception) -> Any:
+    context = SimpleNamespace(_flinkish_shipped=True)
+    return SimpleNamespace(sparkContext=context, range=lambda *_: _Frame(error))
+
+
+def test_a_condition_that_fails_for_a_row_is_refused_with_the_columns(tmp_path: Path) -> None:
+    where = "CAST(key.k AS INT) > 3"
+    task = StateTask(save(tmp_path, "rocksdb-tws"), "rocksdb-tws/count", where=where)
+    error = NumberFormatException("[CAST_INVALID_INPUT] The value 'k1' is malformed.\n== SQL ==")
+    with pytest.raises(UsageError) as refused:
+        state_export.run(failing(error), task)
+    assert refused.value.message == (
+        f"Spark refuses the condition '{where}': [CAST_INVALID_INPUT] The value 'k1' is malformed."
+    )
+    assert "key struct<k:string>" in str(refused.value.hint)
+
+
+def test_an_error_of_a_task_is_no_fault_of_the_condition(tmp_path: Path) -> None:
+    task = StateTask(save(tmp_path, "rocksdb-tws"), "rocksdb-tws/count", where="key.k = 'k1'")
+    error = PythonException("Traceback (most recent call last):\nOSError: [Errno 5] I/O error\n")
+    reason = "query rocksdb-tws: state could not be read: OSError: .Errno 5"
+    with pytest.raises(StorageError, match=reason):
+        state_export.run(failing(error), task)
 
 
 def test_an_export_never_touches_the_files_of_another(

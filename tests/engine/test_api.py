@@ -101,6 +101,15 @@ def test_a_checkpoint_is_migrated_to_a_url_and_back(
         _operator(memory, 7, None)
 
 
+def test_an_operator_of_another_batch_is_refused(tmp_path: Path) -> None:
+    source = directory(unpack("spark43-hdfs-agg", tmp_path))
+    (operator,) = read_checkpoint(source, 3).operators
+    assert _operator(source, operator, 3) is _operator(source, operator, None) is operator
+    assert _operator(source, 0, 3) == operator
+    with pytest.raises(NoSuchState, match=r"after batch 3, not after 2: give its id"):
+        _operator(source, operator, 2)
+
+
 def test_names_are_imported_when_they_are_used() -> None:
     script = (
         "import sys; before = set(sys.modules); import flinkish.engine; "

@@ -23,7 +23,7 @@ from flinkish.errors import (
     ProgramFailed,
     WrongState,
 )
-from flinkish.launch import spark_submit
+from flinkish.launch import launcher, spark_submit
 from flinkish.launch.driver_process import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
 from flinkish.launch.launcher import launch_job, new_job
@@ -49,6 +49,40 @@ def test_a_job_that_is_refused_its_name_leaves_no_log(
         launch_job(registry, registry_url, second, environ, unique_name=True)
     assert second.log_path is not None
     assert not os.path.exists(second.log_path)
+
+
+def test_an_environment_that_is_too_large_is_named(
+    sqlite_registry: Registry, make_job: Callable[..., JobRecord], tmp_path: Path
+) -> None:
+    job = make_job(log_path=str(tmp_path / "log"))
+    with pytest.raises(LaunchFailed, match="Argument list too long") as refused:
+        launch_job(sqlite_registry, "unused", job, {"MINE": "x" * 200_000})
+    assert "a smaller environment" in refused.value.hint
+    assert sqlite_registry.job(job.job_id).state is JobState.FAILED
+
+
+@pytest.mark.parametrize("safe", ["", "1"])
+def test_a_supervisor_has_all_of_pythonpath_but_not_its_working_directory(
+    tmp_path: Path, safe: str
+) -> None:
+    """With PYTHONSAFEPATH the working directory is not in ``sys.path`` to begin with."""
+    supervisor = tmp_path / "home" / "flinkish" / "launch" / "supervisor.py"
+    supervisor.parent.mkdir(parents=True)
+    for package in (supervisor.parent.parent, supervisor.parent):
+        (package / "__init__.py").touch()
+    supervisor.write_text("import sys\ndef main(words): print(*words, *sys.path, sep='\\n')\n")
+    paths = [str(tmp_path / "first"), str(tmp_path / "second")]
+    done = subprocess.run(
+        [sys.executable, "-c", launcher._START, str(tmp_path / "home"), "job"],
+        env={"PYTHONPATH": ":".join(paths), "PYTHONSAFEPATH": safe},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    job, *found = done.stdout.splitlines()
+    assert (job, found[:2]) == ("job", paths)
+    assert not {"", str(tmp_path)} & set(found)
 
 
 # --- the supervisor ---------------------------------------------------------------------------

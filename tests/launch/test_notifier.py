@@ -16,9 +16,11 @@ import pytest
 
 from flinkish.config import Config
 from flinkish.errors import InvalidConfiguration
+from flinkish.launch import notifier
 from flinkish.launch.notices import Event, JobView, Notice
 from flinkish.launch.notifier import (
     Addressees,
+    Notifier,
     notice_document,
     post,
     run_command,
@@ -125,6 +127,42 @@ def test_an_addressee_that_hangs_or_fails_is_a_line_in_the_log(
     assert "hidden" not in log.read_text()
 
 
+def failing(registry: Registry, url: str, addressees: Addressees) -> Notifier:
+    """A notifier of a job that has failed since the notifier's start."""
+    job = JobRecord("a" * 32, "app", JobState.RUNNING, 0.0, Launch("/app.py"))
+    registry.add_job(job)
+    told = Notifier(url, job.job_id, addressees)
+    told.start()
+    registry.transition(job.job_id, JobState.FAILED, "why")
+    return told
+
+
+def test_the_supervisor_waits_for_the_delivery_of_the_last_notice(
+    sqlite_registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "_FAREWELL", 0.0)
+    addressees = Addressees(f"cat > {tmp_path}/told", None, 60.0, None)
+    failing(sqlite_registry, f"sqlite:///{tmp_path}/registry.db", addressees).finish()
+    assert json.loads((tmp_path / "told").read_text())["event"] == "job-failed"
+
+
+def test_a_last_notice_that_is_not_delivered_in_time_is_a_line_in_the_log(
+    sqlite_registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(notifier, "_FAREWELL", 0.0)
+    monkeypatch.setattr(notifier, "run_command", lambda *_: over.wait(60))
+    addressees = Addressees("never", None, 0.0, None)
+    told = failing(sqlite_registry, f"sqlite:///{tmp_path}/registry.db", addressees)
+    told.finish()
+    over.set()
+    assert "the last notices about this job could not be delivered" in capfd.readouterr().err
+    told._thread.join()
+
+
 def test_a_command_gets_the_notice_and_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +218,8 @@ def test_a_post_is_not_sent_on_and_its_errors_do_not_name_the_url(posted: Posted
     closed = "http://127.0.0.1:1/hook?token=hidden"
     with pytest.raises(OSError, match=r"^Connection refused$"):
         post(closed, DOCUMENT, 10)
+    with pytest.raises(OSError, match=r"^the request failed \(URLError\)$"):
+        post("nowhere://hook?token=hidden", DOCUMENT, 10)
 
 
 def test_an_answer_that_is_none_and_one_without_an_end() -> None:
@@ -200,7 +240,7 @@ def test_an_answer_that_is_none_and_one_without_an_end() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/?token=hidden"
-        with pytest.raises(OSError, match=r"^BadStatusLine$"):
+        with pytest.raises(OSError, match=r"^the request failed \(BadStatusLine\)$"):
             post(url, DOCUMENT, 10)
         post(url, DOCUMENT, 50)
         over.set()

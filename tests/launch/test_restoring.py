@@ -20,6 +20,9 @@ from flinkish.launch.restoring import offset_pair, offsets_of
         ("in=timestamp:2026-01-31T10:00:00Z", ("in", "timestamp:2026-01-31T10:00:00Z")),
         ('in={"a=b": {"0": 1}}', ("in", '{"a=b": {"0": 1}}')),
         ("in=/tmp/offsets.json", ("in", "/tmp/offsets.json")),
+        ("t=/data/day=1/off.json", ("t", "/data/day=1/off.json")),
+        ("files[path=/in]=/data/day=1/o.json", ("files[path=/in]", "/data/day=1/o.json")),
+        ("files[path=/in]=latest", ("files[path=/in]", "latest")),
     ],
 )
 def test_pairs(value: str, pair: tuple[str, str]) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flinkish.config import MASK
-from flinkish.errors import LaunchFailed
+from flinkish.errors import LaunchFailed, UsageError
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.driver_call import ask_driver
+from flinkish.launch.launcher import launch_job
 from flinkish.messages.calls import Described, DescribeTask
 from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord
 from tests.launch.conftest import Run, wait
 from tests.support.launcher_fakes import make_spark
 
@@ -84,6 +89,31 @@ def test_without_secrets_the_command_line_is_as_ever(tmp_path: Path) -> None:
         )
         assert OPTION not in words
     assert secret_settings.hand_over({"A": "b"}, launch) == {"A": "b"}
+
+
+@pytest.mark.parametrize("arguments", [("é" * 30_000,), ("x" * 66_000, "y" * 66_000)])
+def test_secrets_that_no_variable_can_hold_are_refused_before_the_job_is_registered(
+    sqlite_registry: Registry,
+    make_job: Callable[..., JobRecord],
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    """Linux allows a variable 128 KiB; the secrets are JSON in ASCII."""
+    log = tmp_path / "log"
+    launch = Launch(application="/app.py", secret_arguments=arguments)
+    with pytest.raises(UsageError, match="too long to be handed over"):
+        launch_job(sqlite_registry, "unused", make_job(launch=launch, log_path=str(log)), {})
+    assert sqlite_registry.jobs() == []
+    assert not log.exists()
+
+
+def test_secrets_that_just_fit_start_a_process() -> None:
+    begin = secret_settings.hand_over({}, Launch("/app.py", secret_arguments=("",)))
+    room = (128 << 10) - len("FLINKISH_SECRET_CONF=\0") - len(begin["FLINKISH_SECRET_CONF"])
+    fits = Launch("/app.py", secret_arguments=("x" * room,))
+    subprocess.run(["/bin/true"], env=secret_settings.hand_over({}, fits), check=True)
+    with pytest.raises(UsageError):
+        secret_settings.hand_over({}, replace(fits, secret_arguments=("x" * (room + 1),)))
 
 
 def test_a_masked_setting_never_reaches_spark() -> None:

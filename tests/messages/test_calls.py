@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from flinkish.driver.tasks.answering import take_call, write_answer
-from flinkish.errors import Corrupt, UsageError, from_record
+from flinkish.driver.script import ProgramOutcome
+from flinkish.driver.tasks.answering import answer_with, take_call, write_answer
+from flinkish.driver.tasks.migration_task import _Progress
+from flinkish.errors import Corrupt, FlinkishError, StorageError, UsageError, from_record
 from flinkish.messages.calls import (
     Described,
     DescribeTask,
@@ -104,3 +107,48 @@ def test_an_answer_is_the_document_or_the_error(tmp_path: Path) -> None:
     write_answer(str(tmp_path / "call.json"), None, UsageError("no such state", hint="look"))
     (failure,) = json.loads(path.read_text()).values()
     assert isinstance(from_record(failure), UsageError)
+
+
+class _Rehearsal:
+    """A run of a program whose temporary files cannot be removed."""
+
+    def __init__(self, error: FlinkishError | None) -> None:
+        self._error = error
+        self.is_stopped = False
+
+    def run(self, program: Callable[[], ProgramOutcome]) -> ProgramOutcome:
+        return ProgramOutcome(0)
+
+    def failure(self, outcome: ProgramOutcome) -> FlinkishError | None:
+        return self._error
+
+    def answer(self) -> StateAnswer:
+        return StateAnswer(exported=3)
+
+    def close(self) -> None:
+        raise StorageError("s3://bucket/copies: access denied")
+
+    def stop_session(self) -> None:
+        self.is_stopped = True
+
+
+@pytest.mark.parametrize("refusal", [None, UsageError("no such query")])
+def test_files_that_cannot_be_removed_do_not_replace_the_answer(
+    refusal: UsageError | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call, program = str(tmp_path / "call.json"), _Rehearsal(refusal)
+    assert answer_with(lambda: program, call, []) == (0 if refusal is None else 1)
+    answer = json.loads(Path(answer_path(call)).read_text())
+    if refusal is None:
+        assert (answer["exported"], answer["error"]) == (3, None)
+    else:
+        assert answer["error"]["message"] == "no such query"
+    assert "may be left: s3://bucket/copies: access denied" in capsys.readouterr().err
+    assert program.is_stopped
+
+
+def test_progress_that_cannot_be_written_fails_no_migration(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    _Progress(str(path))(7, 100)
+    assert json.loads(path.read_text()) == [7, 100]
+    _Progress(str(tmp_path / "removed" / "progress.json"))(8, 110)

@@ -158,8 +158,8 @@ def test_unknown_fields_sections_and_cases(tmp_path: Path) -> None:
         (gzip.compress(b"{}" * 100, mtime=0)[:20], "is not JSON"),
         (gzip.compress(b"{}", mtime=0)[:10] + b"\xff" * 8, "is not JSON"),
         (b"[" * 200_000, "is not JSON"),
-        (b"[]", "holds neither graphs nor uids"),
-        (b'{"graphs": 3, "uids": []}', "holds neither graphs nor uids"),
+        (b"[]", "has no list of graphs or uids"),
+        (b'{"graphs": 3, "uids": []}', "has no list of graphs or uids"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, content: bytes, message: str) -> None:

@@ -372,6 +372,24 @@ def test_a_source_at_another_position_has_no_part_in_the_planned_batch(tmp_path:
     assert "offsets/5" not in alone
 
 
+def test_a_planned_batch_without_the_part_of_one_source_is_not_the_same_batch() -> None:
+    origin = OriginCheckpoint("/saved", ("offsets/4", "offsets/5"), 4)
+    one, two = (TakenSource(0, n, f"{n}", f"{n}") for n in range(2))
+    moved = replace(two, offset="5")
+    for sources, same in (
+        (None, True),
+        ((one, two), True),
+        ((two, FreshSource(), one), True),
+        ((one, FreshSource()), False),
+        ((one, moved), False),
+        ((one,), False),
+    ):
+        recipe = Recipe((origin,), sources=sources)
+        assert recipe.replays_planned
+        assert recipe.repeats_planned((0, 1)) is same
+        assert recipe.moves_source is (moved in (sources or ()))
+
+
 def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
     cut = older("spark43-hdfs-agg", tmp_path, 4)
     origin = OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id)

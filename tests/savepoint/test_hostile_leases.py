@@ -221,20 +221,21 @@ def test_a_lease_that_cannot_be_read(place: Path, monkeypatch: pytest.MonkeyPatc
             Lease.take(str(place), Kind.WRITE, owner="me@h", job_id=JOB_ID)
 
 
-def test_a_directory_of_leases_that_cannot_be_entered(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ESTALE])
+def test_a_directory_of_leases_that_can_only_be_listed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Another user's with the mode 744, of which only the names can be read."""
+    """Another user's with the mode 744; or of an NFS server that has lost its files."""
     file = str(plant(place, lease()))
     lstat = os.lstat
 
     def refused(path: Any, **options: Any) -> os.stat_result:
         if path == file:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            raise OSError(number, os.strerror(number), path)
         return lstat(path, **options)
 
     monkeypatch.setattr(os, "lstat", refused)
-    with pytest.raises(StorageError, match=f"cannot read {file}: Permission denied"):
+    with pytest.raises(StorageError, match=f"cannot read {file}: {os.strerror(number)}"):
         find_leases(str(place))
 
 

@@ -258,6 +258,16 @@ def test_one_damaged_savepoint_is_a_line_of_a_list(tmp_path: Path) -> None:
     assert [entry.path for entry in found.savepoints] == [good]
     assert len(found.unreadable) == 2
     assert all(each.error.code == 15 for each in found.unreadable)
+    reasons = {each.error.message.partition(" is damaged: ")[2] for each in found.unreadable}
+    assert reasons == {f"its creation time is out of range: {value}" for value in ("nan", "1e+18")}
+
+
+def test_a_number_out_of_range_is_named(tmp_path: Path) -> None:
+    records = plain_records(tmp_path)
+    records[-1][1]["size"] = -3
+    path = put(tmp_path / "s", sealed(*records))
+    with pytest.raises(Corrupt, match="its value of 'size' is out of range: -3"):
+        list(Metadata(path).iter_files())
 
 
 @pytest.mark.parametrize("trouble", [MemoryError, RecursionError])

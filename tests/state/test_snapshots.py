@@ -140,6 +140,12 @@ def test_the_class_is_missing() -> None:
     assert error.hint == "move the class back to where it was: tests.state.programs:Gone"
 
 
+def test_the_class_is_missing_where_a_module_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tests.state.blocked", None)
+    error = fails(frame(name="tests.state.programs:Gone"), Incompatible)
+    assert "has no class Gone" in error.message
+
+
 def test_the_module_is_missing() -> None:
     error = fails(frame(name="tests.state.gone.deeper:Snapshot"), Incompatible)
     assert "there is no module tests.state.gone" in error.message
@@ -176,6 +182,14 @@ def test_a_module_that_is_not_allowed_is_not_imported(name: str) -> None:
     error = fails(frame(name=name), Incompatible, ("flinkish",))
     assert f"the class {name} is needed, but its module is not one of those" in error.message
     assert "engine.snapshot-modules" in error.hint
+
+
+def test_the_hint_to_allow_a_module_keeps_those_that_are_allowed() -> None:
+    allowed = ("flinkish", "__main__", "beside")
+    error = fails(frame(name="other.deep:Snapshot"), Incompatible, allowed)
+    assert error.hint == (
+        "if you trust that module, set engine.snapshot-modules to __main__,beside,other"
+    )
 
 
 def test_a_module_that_is_not_allowed_does_not_run() -> None:

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 from fsspec import AbstractFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractBufferedFile
 
 from flinkish import storage
 from flinkish.errors import Corrupt, StorageError
-from flinkish.storage import stores
+from flinkish.storage import s3, stores
 from flinkish.storage.remote import SMALL, RemoteStore
 from flinkish.storage.stores import forget_stores
 from tests.support.servers.clouds import AzureServer, GcsServer
@@ -242,3 +243,109 @@ def test_an_upload_that_is_cut_off_puts_nothing_in_place() -> None:
     assert len(objects.discarded) == 1
     store.receive("gs://b/_metadata", io.BytesIO(content), len(content), hashlib.sha256())
     assert list(objects.objects.values()) == [content]
+
+
+class _Directories(MemoryFileSystem):  # type: ignore[misc]  # it is untyped
+    """A file system whose renames fail while ``broken`` is set, or do nothing, as WebHDFS's do."""
+
+    cachable = False
+    broken: Callable[[str], bool] | None = None
+    is_silent = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store: dict[str, Any] = {}
+        self.pseudo_dirs = [""]
+
+    def mv(self, path1: str, path2: str, **_: Any) -> None:
+        if self.broken is None or not self.broken(path2):
+            self.store[path2] = self.store.pop(path1)
+        elif not self.is_silent:
+            raise OSError(errno.EIO, "connection lost")
+
+
+@pytest.mark.parametrize("is_silent", [False, True], ids=["an error", "nothing is renamed"])
+@pytest.mark.parametrize("target", ["aside", "in place"])
+@pytest.mark.parametrize("put", ["write_atomically", "upload"])
+def test_a_file_that_cannot_be_replaced_stays_and_nothing_is_left_beside_it(
+    put: str, target: str, is_silent: bool, tmp_path: Path
+) -> None:
+    files = _Directories()
+    store = RemoteStore(files, "webhdfs")
+    (tmp_path / "new").write_bytes(b"new")
+
+    def write() -> None:
+        if put == "upload":
+            store.upload(str(tmp_path / "new"), "memory://d/_metadata")
+        else:
+            store.write_atomically("memory://d/_metadata", b"new")
+
+    store.write_bytes("memory://d/_metadata", b"old")
+    once = iter([True])
+    files.is_silent = is_silent
+    files.broken = lambda path: (
+        path.endswith("_metadata") == (target == "in place") and next(once, False)
+    )
+    with pytest.raises(StorageError, match="cannot write memory://d/_metadata"):
+        write()
+    assert {path: each.getvalue() for path, each in files.store.items()} == {"/d/_metadata": b"old"}
+    files.broken = None
+    write()
+    assert {path: each.getvalue() for path, each in files.store.items()} == {"/d/_metadata": b"new"}
+
+
+class _Reset(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
+    """A file system with a large file whose reading ends with an error of the library."""
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        return {"name": path, "type": "file", "size": SMALL + 1}
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+        class File(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                raise ValueError("reset: https://me:secret@host/x")
+
+        return File()
+
+
+def test_an_error_in_the_middle_of_a_large_file_is_the_storage_s() -> None:
+    file = RemoteStore(_Reset(), "webhdfs").open_file("webhdfs://host:1/zip")
+    with file, pytest.raises(StorageError, match="cannot read webhdfs://host:1/zip") as caught:
+        file.read(10)
+    assert "secret" not in caught.value.message
+
+
+class _Throttled:
+    """An s3fs file system whose answers to bulk deletions are given; it records their keys."""
+
+    def __init__(self, *answers: dict[str, str]) -> None:
+        self.answers = [*answers]
+        self.asked: list[list[str]] = []
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        bucket, _, key = path.partition("/")
+        return bucket, key, None
+
+    def call_s3(self, _: str, *, Bucket: str, Delete: Any) -> dict[str, Any]:
+        self.asked.append([each["Key"] for each in Delete["Objects"]])
+        answer = self.answers.pop(0)
+        return {"Errors": [{"Key": k, "Code": code, "Message": "no"} for k, code in answer.items()]}
+
+
+def test_objects_that_s3_was_too_busy_to_delete_are_deleted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(s3, "_PAUSE", 0)
+    fs = _Throttled({"a": "SlowDown", "c": "InternalError"}, {"c": "SlowDown"}, {})
+    s3.S3Calls(fs).delete(["b/a", "b/b", "b/c"])
+    assert fs.asked == [["a", "b", "c"], ["a", "c"], ["c"]]
+    for number, answers in (
+        (errno.EIO, [{"a": "SlowDown"}] * 4),
+        (errno.EIO, [{"a": "NoSuchVersion"}]),
+        (errno.EACCES, [{"a": "SlowDown", "c": "AccessDenied"}]),
+    ):
+        fs = _Throttled(*answers)
+        with pytest.raises(OSError, match=r"\w+: no") as caught:
+            s3.S3Calls(fs).delete(["b/a", "b/b", "b/c"])
+        assert caught.value.errno == number
+        assert fs.answers == []

@@ -214,7 +214,11 @@ def test_what_is_nested_too_deeply_stays(tmp_path: Path) -> None:
         here = inside
     os.close(here)
     open_before = len(os.listdir("/proc/self/fd"))
-    assert storage.remove_tree(str(tmp_path), "d") is False
+    (tmp_path / "d/file").write_text("x")
+    planned = list(storage.plan_tree(str(tmp_path), "d"))
+    told: list[str] = []
+    assert storage.remove_tree(str(tmp_path), "d", told.append) is False
+    assert told == planned == ["d/file"]
     assert len(os.listdir("/proc/self/fd")) == open_before
     assert (tmp_path / "d").is_dir()
 

@@ -10,6 +10,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
+from flinkish.storage import local
 from flinkish.storage.listing import LocalEntry
 
 
@@ -36,6 +37,15 @@ def test_place_copies_across_file_systems(tmp_path: Path, other_disk: Path) -> N
     placed = storage.place(str(tmp_path / "a"), str(other_disk / "b"))
     assert placed == storage.PlacedFile(3, False)
     assert (other_disk / "b").read_bytes() == b"123"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="needs /proc")
+@pytest.mark.parametrize("target", ["{}/copy", "memory:/{}/copy"], ids=["local", "remote"])
+def test_a_source_that_cannot_be_read_is_not_a_target_that_cannot_be_written(
+    target: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StorageError, match="cannot read /proc/self/mem: Input/output error"):
+        storage.place("/proc/self/mem", target.format(tmp_path), link=False)
 
 
 def test_place_tells_a_gone_source_from_a_refused_target(tmp_path: Path) -> None:
@@ -112,6 +122,8 @@ def test_an_error_of_the_disk_does_not_mean_that_nothing_is_there(
             ask("/savepoint")
         with pytest.raises(StorageError, match="cannot read /savepoint: stale file handle"):
             storage.size_of("/savepoint")
+        with pytest.raises(StorageError, match="cannot read /savepoint: stale file handle"):
+            local.check_stamp("/savepoint", "1-2")
 
 
 def test_an_entry_that_may_be_listed_but_not_looked_at_is_refused() -> None:

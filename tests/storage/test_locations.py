@@ -7,7 +7,7 @@ import pytest
 
 from flinkish import storage
 from flinkish import storage as files
-from flinkish.errors import StorageError, UsageError
+from flinkish.errors import FlinkishError, StorageError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,21 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(text: str) -> None:
         storage.locate(text)
     assert "verysecret" not in str(caught.value.to_record())
     assert "environment" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("s3:/KEY:verysecret@bucket/x", "s3:******@bucket/x names no bucket or host"),
+        ("s3:KEY:verysecret@bucket/x", "s3:******@bucket/x is a s3 URL without a slash"),
+        ("file://me:verysecret@nas/x", "file:******@nas/x names the host nas"),
+    ],
+)
+def test_a_url_that_is_refused_shows_no_password(text: str, shown: str) -> None:
+    with pytest.raises(FlinkishError) as caught:
+        storage.locate(text)
+    assert caught.value.message.startswith(shown)
+    assert "verysecret" not in str(caught.value.to_record())
 
 
 @pytest.mark.parametrize("text", ["s3:///x", "hdfs:/x", "s3://b/../c", "hdfs://nn/a?b"])

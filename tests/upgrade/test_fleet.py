@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +85,26 @@ def test_a_job_with_secrets_is_up_to_date_too(monkeypatch: pytest.MonkeyPatch) -
     job = JobRecord("a" * 32, "rides", JobState.RUNNING, 1.0, recorded)
     assert is_up_to_date(job, asked)
     assert not is_up_to_date(job, replace(asked, conf={**asked.conf, "spark.x": "2"}))
+
+
+@pytest.mark.parametrize("kind", ["py_files", "archives", "jars"])
+def test_a_job_whose_libraries_were_written_since_is_not_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    found = Installation("/spark", "/bin/py", "/bin/py")
+    monkeypatch.setattr(spark_submit, "resolve", lambda _launch, _environ: found)
+    library = tmp_path / "lib.zip"
+    library.touch()
+    os.utime(library, (100.0, 100.0))
+    item = f"{library}#lib" if kind == "archives" else str(library)
+    items: dict[str, Any] = {kind: ("s3a://bucket/other.zip", item)}
+    asked = Launch(module="rides", **items)
+    runs = replace(asked, spark_home="/spark", client_python="/bin/py")
+    later, earlier = (
+        JobRecord("a" * 32, "rides", JobState.RUNNING, start, runs) for start in (101.0, 99.0)
+    )
+    assert is_up_to_date(later, asked)
+    assert not is_up_to_date(earlier, asked)
 
 
 def test_the_first_failure_ends_it_unless_told_otherwise(cli: Command, context: Context) -> None:

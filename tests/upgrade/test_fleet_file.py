@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +105,21 @@ def test_a_wrong_file_is_told_where(table: dict[str, Any], what: str) -> None:
 def test_the_drivers_interpreter_is_found_from_the_file(written: str, meant: str) -> None:
     (entry,) = parse_fleet({"upgrade": [{"job": "a", "pyclientexec": written}]}, "/srv/fleet")
     assert entry.version.changes.program.client_python == meant
+
+
+def test_the_executors_interpreter_is_found_from_the_file_if_it_is_there(tmp_path: Path) -> None:
+    """Else it is in an archive, which is unpacked where an executor runs."""
+    there = tmp_path / "venv/bin/python"
+    there.parent.mkdir(parents=True)
+    there.touch()
+
+    def meant(written: str) -> str | None:
+        (entry,) = parse_fleet({"upgrade": [{"job": "a", "pyexec": written}]}, str(tmp_path))
+        return entry.version.changes.program.python
+
+    assert meant("venv/bin/python") == str(there)
+    assert meant("./env/bin/python") == "./env/bin/python"
+    assert meant("python3.11") == "python3.11"
 
 
 def test_mapped_paths_start_at_the_file() -> None:

@@ -74,6 +74,22 @@ def test_a_job_that_cannot_be_saved_goes_on(cli: Command, context: Context) -> N
         plan_restart(context, ended)
 
 
+def test_a_job_that_somebody_else_stops_meanwhile_stays_stopped(
+    cli: Command, context: Context
+) -> None:
+    """That stop is not the upgrade's, so the new program does not continue from its savepoint."""
+    left = begun(context, handover(cli, context, "serve"), Mortal)
+    assert isinstance(left, Mortal)
+    left.save = 2  # the new program is at its first query
+    with pytest.raises(Killed):
+        left.run()
+    cli.ok("stop", left.upgrade.job_id, "-p", str(cli.directory / "elsewhere"))
+    done = resume(context, ID).run()
+    assert (done.state, done.savepoint) == (UpgradeState.ABANDONED, None)
+    assert "has already reached the terminal state FINISHED" in (done.failure or {})["message"]
+    assert alive(context) == []
+
+
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("before", [False, pytest.param(True, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("save", range(1, 6))

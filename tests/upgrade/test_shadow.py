@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, UsageError, WrongState
+from flinkish.launch.launcher import restart_job
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryFacts
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState, RequestKind
+from flinkish.registry.waiting import wait_job
 from flinkish.upgrade.preparation import Secrets, check_apart, place_of, places_of
 from flinkish.upgrade.shadow import ShadowUpgrade, find_shadow
 from flinkish.upgrade.takeover import promote, resume, rollback
@@ -111,6 +114,21 @@ def test_a_job_that_cannot_be_stopped_goes_on_with_its_shadow(
     assert len(stops) == 2, "it is asked again, not told the old answer"
 
 
+def test_a_job_that_was_stopped_and_restarted_is_stopped_again_for_its_shadow(
+    cli: Command, context: Context
+) -> None:
+    """With a stop of the promotion's own: the earlier savepoint lacks what the job did since."""
+    done = shadowing(cli, context)
+    cli.ok("stop", done.job_id, "-p", str(cli.directory / "elsewhere"))
+    ended, url = context.registry.job(done.job_id), context.config.registry_url()
+    restart_job(context.registry, url, ended, "by the user", os.environ)
+    wait_job(context.registry, ended.job_id, lambda job: job.state is JobState.RUNNING, 60.0)
+    after = promote(context, ID).run()
+    assert after.state is UpgradeState.UPGRADED
+    assert str(after.old_savepoint).startswith(f"{done.target}/")
+    assert alive(context) == [done.new_job_id]
+
+
 def promoting(cli: Command, context: Context) -> Mortal:
     """A shadow that runs; the process that promotes it is about to die."""
     done = shadowing(cli, context)
@@ -131,7 +149,7 @@ def test_a_promotion_that_has_stopped_the_job_is_not_abandoned(
 ) -> None:
     """Neither program would run."""
     left = promoting(cli, context)
-    left.save = 1  # the request's id
+    left.save, left.before = 2, True  # the savepoint of the stop
     with pytest.raises(Killed):
         left.run()
     with pytest.raises(WrongState, match="has been asked to stop") as refused:
@@ -204,12 +222,17 @@ def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Conte
     def plan(**writes: str | None) -> RestorePlan:
         return RestorePlan(queries=(QueryRow("counts", writes=writes),))
 
-    with pytest.raises(UsageError, match=r"would write to /srv/out, as job rides \("):
-        check_apart(context, job, plan(format="parquet", path="file:/srv/out", table=None))
-    assert check_apart(context, job, plan(format="parquet", path="/srv/other", table=None)) == []
-    (warning,) = check_apart(context, job, plan(format="foreachBatch", path=None, table=None))
+    def check(**writes: str | None) -> list[str]:
+        return check_apart(context, job, plan(table=None, **writes), "/srv")
+
+    for path in ("file:/srv/out", "out"):
+        with pytest.raises(UsageError, match=r"would write to /srv/out, as job rides \("):
+            check(format="parquet", path=path)
+    assert check(format="parquet", path="/srv/other") == []
+    assert check(format="parquet", path=f"{os.getcwd()}/out") == []
+    (warning,) = check(format="foreachBatch", path=None)
     assert "writes with foreachBatch, and flinkish cannot tell where" in warning
-    assert check_apart(context, job, plan(format="noop", path=None, table=None)) == []
+    assert check(format="noop", path=None) == []
 
 
 def _query_id(context: Context, job_id: str) -> str:

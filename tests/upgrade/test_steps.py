@@ -23,6 +23,7 @@ from flinkish.upgrade.steps import (
     lacking,
     resources,
     undo,
+    until_healthy,
 )
 
 S = UpgradeState
@@ -116,6 +117,21 @@ def test_the_steps_for_people() -> None:
     shadow = list(describe(replace(upgrade, kind=K.SHADOW)))
     assert shadow[0] == "1. take a savepoint of the job, which continues, in /srv/sp"
     assert shadow[3] == "4. when it is promoted: stop the job with a savepoint"
+
+
+@pytest.mark.parametrize(
+    ("batches", "words"),
+    [
+        (0, "until its queries have started"),
+        (1, "until every query has committed 1 batch"),
+        (3, "until every query has committed 3 batches"),
+    ],
+)
+def test_how_long_a_new_program_is_watched(batches: int, words: str) -> None:
+    assert until_healthy(Health(batches)) == words
+    timeout = 12 * 86_400.0
+    text = "\n".join(describe(replace(UPGRADE, health=Health(batches, timeout))))
+    assert f"watch it {words}, allowing 1036800 s for its start" in text
 
 
 def test_the_resources_of_a_second_program() -> None:

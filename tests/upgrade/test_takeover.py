@@ -158,8 +158,14 @@ def test_a_job_that_cannot_be_saved_goes_on(cli: Command, context: Context) -> N
 
 
 @pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize("before", [False, pytest.param(True, marks=pytest.mark.deep)])
-@pytest.mark.parametrize("save", range(1, 5))
+@pytest.mark.parametrize(
+    ("save", "before"),
+    [
+        *((save, False) for save in range(1, 5)),
+        (2, True),  # the stop is not recorded yet
+        *(pytest.param(save, True, marks=pytest.mark.deep) for save in (1, 3, 4)),
+    ],
+)
 def test_interrupted_at_each_record(
     cli: Command, context: Context, save: int, before: bool, back: bool
 ) -> None:
@@ -187,6 +193,9 @@ def test_interrupted_at_each_record(
     (running,) = alive(context)
     if not back:
         assert (done.state, running) == (UpgradeState.UPGRADED, done.new_job_id)
+        return
+    if save == 1:  # the old job was not asked to stop yet
+        assert (done.state, running) == (UpgradeState.ABANDONED, done.job_id)
         return
     assert done.state is UpgradeState.ROLLED_BACK
     assert running == done.old_again_id

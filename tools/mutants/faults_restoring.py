@@ -343,7 +343,7 @@ MUTANTS = (
     Mutant(
         "moved-source-replays-planned",
         "a planned batch is replayed for a source that --set-offsets has moved",
-        "Recipe.keeps_planned",
+        "Recipe._keeping",
         Drop("s.offset is None"),
         ("tests/restore/test_combined.py",),
     ),

@@ -10,8 +10,8 @@ from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
 class CheckpointFormatError(Corrupt, ValueError):
     """A file is damaged, truncated, or not one that Spark writes.
 
-    ``file`` is as named by the caller of the parser; ``offset`` is a position in it, in bytes, or
-    in its uncompressed content if ``reason`` says so.
+    ``file`` is as named by the caller of the parser, "" if none is known; ``offset`` is a position
+    in it, in bytes, or in its uncompressed content if ``reason`` says so.
     """
 
     def __init__(self, file: str, offset: int | None, reason: str) -> None:
@@ -19,7 +19,7 @@ class CheckpointFormatError(Corrupt, ValueError):
         self.offset = offset
         self.reason = reason
         place = f"{file} at byte {offset}" if offset is not None else file
-        super().__init__(f"{place}: {reason}")
+        super().__init__(f"{place}: {reason}" if place else reason)
 
     @property
     def detail(self) -> str:

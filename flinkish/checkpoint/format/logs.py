@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.names import METADATA, is_plain, parse_number
-from flinkish.checkpoint.format.text import parse_json, parse_object, split_version
+from flinkish.checkpoint.format.text import json_bytes, parse_json, parse_object, split_version
 
 COMPACT_SUFFIX: Final = ".compact"
 _DEFAULT_INTERVAL: Final = 10
@@ -116,8 +116,7 @@ def drained_entry(data: bytes, name: str) -> bytes:
         raise CheckpointFormatError(name, start, "it has no metadata")
     head = json.loads(header)
     head["batchWatermarkMs"] = MAX_WATERMARK_MS
-    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
-    return data[:start] + text + newline + rest
+    return data[:start] + json_bytes(head) + newline + rest
 
 
 #: Offset log entry of a source that has not produced an offset yet.

@@ -234,11 +234,12 @@ def moved_location(location: str, name: str, root: str, ordinal: int) -> str:
     """Return the location that a state file gets in ``state/<ordinal>`` of the checkpoint ``root``.
 
     ``location`` is recorded in the file ``name``. ``root`` is a local path, or a URL as Spark names
-    it. Raises CheckpointFormatError if the location is not in a state directory.
+    it. Raises CheckpointFormatError if the location is not in a state directory, or leads out of
+    it: the file may be of an untrusted savepoint, and Spark reads what is at the location.
     """
     before, mark, after = location.rpartition(_STATE_MARK)
     _, slash, rest = after.partition("/")
-    if not mark or not slash:
+    if not mark or not slash or not all(is_plain(part) for part in rest.split("/")):
         raise CheckpointFormatError(name, None, f"{location} is not in a state directory")
     moved = f"{root}{_STATE_MARK}{ordinal}/{rest}"
     scheme, colon, path = before.partition(":")

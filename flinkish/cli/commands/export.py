@@ -127,6 +127,12 @@ def show(out: Output, result: ExportResult) -> None:
     if out.json:
         out.document(encode_fields(result))
         return
+    _show(out, result)
+    for warning in result.warnings:
+        out.warning(warning)
+
+
+def _show(out: Output, result: ExportResult) -> None:
     if out.quiet:
         for checkpoint in result.checkpoints:
             out.line(checkpoint.location)
@@ -142,8 +148,6 @@ def show(out: Output, result: ExportResult) -> None:
         out.line(f"readable by Spark {result.spark_version}")
     if result.replaced is not None:
         out.line(f"the replaced checkpoint is kept at {result.replaced}")
-    for warning in result.warnings:
-        out.warning(warning)
 
 
 def _lines(checkpoint: ExportedCheckpoint) -> Iterator[str]:

@@ -13,7 +13,13 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.documents.jobs import ListDocument
 from flinkish.cli.options.arguments import since_option, words_of
-from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
+from flinkish.cli.output.jobs_text import (
+    absent_notice,
+    failed_notice,
+    list_document,
+    notice,
+    show,
+)
 from flinkish.cli.output.live import Draw, redrawn
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.streams import flush
@@ -104,7 +110,10 @@ def list_command(
         while True:
             with call.session() as session:
                 rows, notices = read_jobs(session, options)
-            _show(call.out, rows, notices, draw)
+                if call.out.json:
+                    session.document(list_document(rows))
+            if not call.out.json:
+                _show(call.out, rows, notices, draw)
             if not watch:
                 return PartialFailure.code if stuck and rows else 0
             flush(sys.stdout)
@@ -114,7 +123,7 @@ def list_command(
 def _show(
     out: Output, rows: Sequence[dict[str, Any]], notices: Sequence[str], draw: Draw | None
 ) -> None:
-    text = show(rows, json=out.json, quiet=out.quiet, width=terminal_width(sys.stdout))
+    text = show(rows, quiet=out.quiet, width=terminal_width(sys.stdout))
     width = terminal_width(sys.stderr)
     lines = [part for notice_ in notices for part in folded(notice_, width)]
     if draw is not None:
@@ -156,7 +165,7 @@ class ListOptions:
 
 
 def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows for :func:`flinkish.cli.output.jobs_text.show`, and the notices."""
+    """Return the rows for :func:`flinkish.cli.output.jobs_text.list_document`, and the notices."""
     jobs = find_jobs(session, options.wanted())
     if options.stuck:
         return _stuck(session, jobs, _none_like("stuck", options))

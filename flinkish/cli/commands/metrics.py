@@ -41,7 +41,7 @@ def _address(
     "address",
     metavar="[HOST:]PORT",
     callback=_address,
-    help="Serve them over HTTP until Ctrl-C, instead of printing them; HOST: 127.0.0.1.",
+    help="Serve them over HTTP until Ctrl-C, instead of printing them. HOST defaults to 127.0.0.1.",
 )
 def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> int:
     """Print metrics of jobs, queries and savepoints in Prometheus' text format.
@@ -73,6 +73,7 @@ def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> 
 def _serve(call: Call, host: str, port: int) -> int:
     def read() -> list[Metric]:
         with call.session() as session:  # each answering thread opens its own
+            session.warn_of_absent_registry()
             return measure(session)
 
     with served(read, host, port) as bound:

@@ -174,6 +174,7 @@ def _show_plan(out: Output, plan: migration.MigrationPlan) -> None:
             "operators": [_planned(each) for each in plan.operators],
         }
         out.document(planned)
+    if out.json or out.quiet:
         return
     out.line(f"Would rewrite {plan.savepoint} into a new savepoint below {requested.target}:")
     for key, value in asked.items():

@@ -157,7 +157,8 @@ def run(
 
     Everything after APP.py is passed to the program, which has no standard input. When attached
     (the default), the program's output is shown (for Spark's log, see flinkish logs), and the
-    exit code is the job's: 0 FINISHED, 1 FAILED or CANCELED.
+    exit code is the job's: 0 if it FINISHED, 1 if it was CANCELED, and that of its failure if it
+    FAILED: 1 for most.
     """
     named = named_by(program.arguments, program)
     request = submission.planned(RunRequest(program=named, **options), plan)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands import request_result
@@ -69,7 +70,7 @@ _CONFLICTS = (
     ),
     _Conflict(
         given="--dispose",
-        beside="--all --from-checkpoint --name --keep",
+        beside="--all --from-checkpoint --name --keep --full -type --timeout",
         message="-d/--dispose deletes one savepoint, and takes no other options",
         hint="flinkish savepoint -d PATH",
     ),
@@ -105,6 +106,11 @@ _CONFLICTS = (
         message="--from-checkpoint URL waits for its result and cannot be -detached",
     ),
     _Conflict(
+        given="--from-checkpoint",
+        beside="--timeout",
+        message="--from-checkpoint URL takes the savepoint itself, without a --timeout",
+    ),
+    _Conflict(
         given="--name",
         without="--all --from-checkpoint",
         message="--name requires --all or --from-checkpoint",
@@ -138,6 +144,12 @@ def refusal(words: Collection[str]) -> tuple[str, str] | None:
         ):
             return row.message, row.hint
     return None
+
+
+def _is_given(parameter: str) -> bool:
+    """Return whether the command line has a parameter, perhaps with its default as the value."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is ParameterSource.COMMANDLINE
 
 
 def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | str | None:
@@ -250,6 +262,9 @@ def savepoint(
         "--expect": bool(expected),
         "--keep": not keep.is_empty,
         "-detached": detached,
+        "--full": full,
+        "-type": _is_given("format_"),
+        "--timeout": timeout is not None,
     }
     conflict = refusal([word for word, is_given in words.items() if is_given])
     if conflict is not None:

@@ -38,8 +38,8 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
     """Remove the savepoints of a directory that no --keep-... keeps, counted per job.
 
     Jobs are identified by their queries, not by their names; a restored job continues the job
-    that it was restored from. Always kept: the newest intact savepoint of each job, one that a
-    running job was restored from and has not committed a batch since, the target of a link in
+    that it was restored from. Always kept: the newest intact savepoint of each job, the one that
+    a running job was restored from until the job has committed a batch, the target of a link in
     DIR, and files that other savepoints use. Damaged savepoints do not count and are kept. The
     output gives the reason for everything kept. Times are in UTC.
     """

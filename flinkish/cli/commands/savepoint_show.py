@@ -10,7 +10,7 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.documents.savepoints import SavepointContents, ShowDocument
 from flinkish.errors import UsageError
-from flinkish.units import size_text, table
+from flinkish.units import counted, size_text, table
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
@@ -175,5 +175,7 @@ def _kafka(offsets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     head = tuple(key.upper() for key in keys)
     yield from ("  " + line for line in table(head, rows, right="12345" if asked else "12"))
     if asked:
-        waiting = sum(each["lag"] or 0 for each in offsets)
-        yield f"  lag        {waiting:,} rows at most"
+        lags = [each["lag"] for each in offsets if each["lag"] is not None]
+        unknown = len(offsets) - len(lags)
+        rest = f", without {counted(unknown, 'partition')} whose lag is unknown" if unknown else ""
+        yield f"  lag        {sum(lags):,} rows at most{rest}"

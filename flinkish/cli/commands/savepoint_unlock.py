@@ -56,7 +56,8 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
                 "leases": [_document(each, stale, gone, dry_run) for each in leases],
             }
             out.document(document)
-        elif out.quiet:
+            return 0
+        if out.quiet:
             for each in chosen:
                 out.line(each.name)
         elif not leases:
@@ -64,9 +65,10 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
         else:
             for line in _render(leases, stale, gone, dry_run):
                 out.line(line)
-            for each in leases:
-                if each.damage is not None:
-                    out.warning(locks.damage_text(held, each, gone=each.name in gone))
+        for each in leases:
+            if each.damage is not None:
+                is_gone = each.name in gone and not dry_run
+                out.warning(locks.damage_text(held, each, gone=is_gone))
     return 0
 
 
@@ -128,12 +130,12 @@ def _ask(out: Output, held: locks.Locks) -> None:
         else f"{each.record.owner} on {each.record.host}"
         for each in alive
     )
+    what = f"{counted(len(alive), 'lock')} of {location} whose owners may be active ({names})"
     refused = ConsentNeeded(
-        f"removing {counted(len(alive), 'lock')} of {location} whose owners may be active "
-        f"({names}) needs confirmation",
+        f"removing {what} needs confirmation",
         hint="use --yes, or omit --force to remove only stale locks",
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise refused
-    if not out.ask(f"Remove the locks of {names}, who may be active in {location}?"):
+    if not out.ask(f"Remove {what}?"):
         raise refused

@@ -190,8 +190,9 @@ def export(
         }
         out.document(planned)
     elif dry_run:
-        state = written.state["state"]
-        out.line(f"Would write the state {state} of {name} as {form} to {written.path}")
+        if not out.quiet:
+            state = written.state["state"]
+            out.line(f"Would write the state {state} of {name} as {form} to {written.path}")
     elif out.json:
         document: StateExportDocument = {
             "operator": cast(StateRecord, written.state),

@@ -146,7 +146,7 @@ def in_place(
         record = session.find_job(job)
         kind = UpgradeKind.HANDOVER if handover else UpgradeKind.IN_PLACE
         if dry_run:
-            return _show_dry_run(session, prepare(session, record, version, kind))
+            return _show_dry_run(session.out, prepare(session, record, version, kind), rehearsed)
         result = workflows.upgrade(
             session,
             record,
@@ -208,7 +208,8 @@ def shadow(
             decide = workflows.promote if promote else workflows.abandon
             return _show_end(session, decide(session, record, secrets))
         if dry_run:
-            return _show_dry_run(session, prepare(session, record, version, UpgradeKind.SHADOW))
+            ready = prepare(session, record, version, UpgradeKind.SHADOW)
+            return _show_dry_run(session.out, ready)
         result = workflows.upgrade(
             session,
             record,
@@ -327,20 +328,21 @@ def _show_result(out: Output, result: UpgradeResult) -> None:
         out.line(f"Upgrade {upgrade.upgrade_id} is undone; job {job} continues.")
 
 
-def _show_dry_run(session: Session, ready: Ready) -> int:
+def _show_dry_run(out: Output, ready: Ready, rehearsed: bool = False) -> int:
     """Show the plan and the steps of an upgrade, and return the exit status."""
-    out = session.out
+    first = ["first: rehearse the new program on a copy of the state, without output"]
+    steps = [*(first if rehearsed else ()), *ready.steps()]
     if out.json:
         planned: UpgradeDryRunDocument = {
             "dry_run": True,
             "job_id": ready.upgrade.job_id,
-            "steps": ready.steps(),
+            "steps": steps,
             "plan": ready.plan.restore_plan,
         }
         out.document(planned)
     elif not out.quiet:
         show_plan(ready.plan.restore_plan)
         out.line(verdict_line(ready.plan.restore_plan))
-        for line in ready.steps():
+        for line in steps:
             out.line(line)
     return ready.plan.exit_code

@@ -45,7 +45,7 @@ _health_timeout_option = click.option(
     callback=parse_seconds,
     default="5m",
     show_default=True,
-    help="Time limit for its start, and again for these batches.",
+    help="Time limit for the new program's start, and again for the batches of --health-batches.",
 )
 _timeout_option = click.option(
     "--timeout",

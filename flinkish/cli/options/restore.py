@@ -74,7 +74,7 @@ _map_path_option = click.option(
     multiple=True,
     callback=_path_map,
     help="What the savepoint names at the path or URL OLD, or below it, is at NEW now: files that "
-    "were read are not read again there (repeatable).",
+    "were read before the move are not read again (repeatable).",
 )
 _reset_source_option = click.option(
     "--reset-source",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.cli.output.text import iso_time, json_document, known_time, table_time
+from flinkish.cli.output.text import iso_time, known_time, table_time
 from flinkish.units import counted, table, visible
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
@@ -19,17 +19,20 @@ _FLEXIBLE = {2: 12, 6: 24}
 _OPTIONAL = (6, 4)
 
 
-def show(
-    rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool, width: int | None = None
-) -> str:
-    """Return the text for stdout, with line ends; empty without rows, except as JSON. Pure.
+def list_document(rows: Sequence[dict[str, Any]]) -> ListDocument:
+    """Return the rows as the JSON document. Pure.
 
     A row has job_id, name, state, start_time and end_time (seconds since the epoch), queries (name
     to newest committed batch) and last_savepoint (path or None); with ``--stuck`` also stuck.
     """
-    if json:
-        document: ListDocument = {"jobs": [_document(row) for row in rows]}
-        return json_document(document) + "\n"
+    return {"jobs": [_document(row) for row in rows]}
+
+
+def show(rows: Sequence[dict[str, Any]], *, quiet: bool, width: int | None = None) -> str:
+    """Return the text for people, with line ends; empty without rows. Pure.
+
+    The rows are those of :func:`list_document`.
+    """
     if quiet:
         lines = [visible(row["job_id"]) for row in rows]
     else:
@@ -38,7 +41,7 @@ def show(
 
 
 def jobs_table(rows: Sequence[dict[str, Any]], width: int | None) -> list[str]:
-    """Return the lines of the table, see :func:`show`. Pure."""
+    """Return the lines of the table, see :func:`list_document`. Pure."""
     cells = [_cells(row, width) for row in rows]
     return table(_HEAD, cells, right=_NUMBERS, width=width, flexible=_FLEXIBLE, optional=_OPTIONAL)
 

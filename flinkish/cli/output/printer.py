@@ -93,11 +93,13 @@ class Output:
     def warning(self, text: str) -> None:
         """Write a warning about something that did not fail (``-q`` does not hide it).
 
-        With ``json`` the warning becomes part of the document, or of the error.
+        With ``json`` the warning becomes part of the document, or of the error. A warning that has
+        been given is not repeated: ``--watch`` reads the configuration at every refresh.
         """
-        if self.json:
-            self._warnings.append(text)
-        else:
+        if text in self._warnings:
+            return
+        self._warnings.append(text)
+        if not self.json:
             self.complain(f"warning: {text}")
 
     def error(self, error: FlinkishError) -> None:

@@ -144,8 +144,9 @@ class KafkaConnector(Connector):
         return Finding(
             "kafka-replay-fails",
             RestoreOutcome.WARNING,
-            "replays a planned batch; the Kafka connector of Spark 4.1.1 fails when that batch is "
-            "committed (SPARK-55271, NullPointerException in KafkaMicroBatchStream.metrics)",
+            f"replays a planned batch; the Kafka connector of Spark {spark} may fail when that "
+            "batch is committed (SPARK-55271, seen on 4.1.1: NullPointerException in "
+            "KafkaMicroBatchStream.metrics)",
             "a restart loses nothing: run it with --restart-strategy fixed-delay, or restart the "
             "job after it has failed",
         )

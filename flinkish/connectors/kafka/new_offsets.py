@@ -184,9 +184,7 @@ def reset_cost(
     if not starting:
         return ""
     word = starting.strip()
-    begins = {"latest": "at the end", "earliest": "at the beginning"}.get(
-        word.lower(), f"at {word}"
-    )
+    begins = _BEGINS.get(word.lower(), f"at {word}")
     starts = None if topics is None else _starts(reading, topics, word)
     if topics is None or starts is None:
         return f"it starts {begins}; the number of rows skipped or read again is unknown"
@@ -203,6 +201,15 @@ def reset_cost(
     cost = " and ".join(filter(None, said)) or "continues at its position"
     until = ", and skips what arrives before it runs" if word.lower() == "latest" else ""
     return f"it starts {begins}: it {cost}{until}"
+
+
+#: Where a source starts that has no position, by the start that the program sets.
+_BEGINS = {
+    "latest": "at the end",
+    "earliest": "at the beginning",
+    "startingtimestamp": "at its startingTimestamp",
+    "startingoffsetsbytimestamp": "at its startingOffsetsByTimestamp",
+}
 
 
 def _starts(

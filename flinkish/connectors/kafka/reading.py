@@ -78,8 +78,7 @@ def _first_rows(parsed: object) -> dict[int, FirstRow]:
     return {
         int(n): FirstRow(*row)
         for n, row in parsed.items()
-        if n.isascii()
-        and n.isdigit()
+        if re.fullmatch("[0-9]{1,9}", n)
         and isinstance(row, list)
         and [type(each) for each in row] == [int, int]
     }

@@ -7,8 +7,9 @@ continue after a failed ``stop``, and it cannot be drained.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_entries
@@ -61,8 +62,8 @@ def adopt(runtime: Runtime, session: Any) -> Adoption:
     adopted: list[str] = []
     left: dict[str, str] = {}
     planning = Planning(runtime.launch.options)
-    for handle in session.streams.active:
-        name = str(handle.name or f"query-{len(adopted) + len(left) + 1}")
+    active = list(session.streams.active)
+    for name, handle in zip(names_of(active), active, strict=True):
         try:
             why = _why_not(handle)
             if why is None:
@@ -74,6 +75,13 @@ def adopt(runtime: Runtime, session: Any) -> Adoption:
         else:
             left[name] = why
     return Adoption(tuple(adopted), left)
+
+
+def names_of(handles: Sequence[Any]) -> list[str]:
+    """Return a name for each running query: its own, or a ``query-N`` that no other has. Pure."""
+    taken = {str(handle.name) for handle in handles if handle.name}
+    free = (name for number in count(1) if (name := f"query-{number}") not in taken)
+    return [str(handle.name) if handle.name else next(free) for handle in handles]
 
 
 def _why_not(handle: Any) -> str | None:
@@ -122,8 +130,8 @@ def _managed(name: str, handle: Any, session: Any, planning: Planning) -> Manage
 
 def _refuse_start(name: str) -> Any:
     raise WrongState(
-        f"query '{name}' ran before flinkish was attached, which cannot start it again",
-        hint="start it again in the program: its checkpoint is as the last batch has left it",
+        f"flinkish cannot start query '{name}' again, because it ran before flinkish was attached",
+        hint="start it again in the program: it continues after its last committed batch",
     )
 
 

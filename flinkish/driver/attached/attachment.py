@@ -22,7 +22,7 @@ from flinkish.driver.attached.adoption import Adoption, adopt
 from flinkish.driver.attached.patient_registry import PatientRegistry
 from flinkish.driver.attached.program_end import ProgramEnd
 from flinkish.driver.attached.registration import is_interactive, launcher_name, registered
-from flinkish.driver.attached.request import Arguments, asks_restore, attach_request
+from flinkish.driver.attached.request import Arguments, asks_restore, attach_request, settings_of
 from flinkish.driver.attached.terminate import SavepointOnTerminate, savepoint_on_terminate
 from flinkish.driver.connect.server import refused_server
 from flinkish.driver.job import assemble, conclude
@@ -163,7 +163,11 @@ class Attachment:
         self._watch(SparkSession, "__init__", self._session_made)
         self._watch(SparkSession.Builder, "getOrCreate", self._session_got)
         if not self._runs_program:
-            self._end = ProgramEnd(self._program_ended, interactive=is_interactive())
+            self._end = ProgramEnd(
+                self._program_ended,
+                interactive=is_interactive(),
+                starts=lambda: 0 if self._served is None else len(self._runtime.queries()),
+            )
         session = SparkSession._instantiatedSession
         if session is not None and session._jvm is not None and not _is_stopped(session):
             self._serve(session)
@@ -196,10 +200,10 @@ class Attachment:
             if self._has_begun:
                 return
             self._has_begun = True
-        error = refused_server(os.environ.get("SPARK_REMOTE") or "a server elsewhere")
+        error = refused_server(os.environ.get("SPARK_REMOTE"))
         if asks_restore(self._arguments, os.environ, {}):
             self._refuse(error)
-        log(f"the program is not under flinkish's control: {error.message}; {error.hint}")
+        _say_why_not(error)
 
     def _serve(self, session: Any) -> None:
         """Put the program's job under control, once."""
@@ -207,13 +211,13 @@ class Attachment:
             if self._has_begun:
                 return
             self._has_begun = True
-        spark = _settings_of(session)
+        spark = settings_of(session)
         try:
             self._serve_job(session, spark)
         except FlinkishError as error:
             if asks_restore(self._arguments, os.environ, spark):
                 self._refuse(error)
-            log(f"the program is not under flinkish's control: {error.message}; {error.hint}")
+            _say_why_not(error)
             self._stand_aside()
         except Exception:
             self._stand_aside()
@@ -263,9 +267,7 @@ class Attachment:
         self._restore_pyspark()
         if is_interactive():
             raise error
-        log(f"error: {error.message}")
-        if error.advice:
-            log(f"hint: {error.advice}")
+        _say(error)
         raise SystemExit(error.code)
 
     # --- its end ------------------------------------------------------------------------------
@@ -281,12 +283,8 @@ class Attachment:
         )
         self._close(runtime)
         error = runtime.fatal or outcome.error
-        refused = isinstance(error, FlinkishError) and not runtime.is_guest
-        if refused and status != 0:
-            assert isinstance(error, FlinkishError)
-            log(f"error: {error.message}")
-            if error.advice:
-                log(f"hint: {error.advice}")
+        if isinstance(error, FlinkishError) and not runtime.is_guest and status != 0:
+            _say(error)
             return error.code
         return None
 
@@ -336,14 +334,15 @@ class Attachment:
             self._on_terminate.remove()
 
 
-def _settings_of(session: Any) -> dict[str, str]:
-    """Return the settings of a session, and of its context."""
-    settings = {str(key): str(value) for key, value in session.sparkContext.getConf().getAll()}
-    entries = session._jsparkSession.conf().getAll().iterator()
-    while entries.hasNext():
-        entry = entries.next()
-        settings[str(entry._1())] = str(entry._2())
-    return settings
+def _say(error: FlinkishError) -> None:
+    for kind, text in (("error", error.message), ("hint", error.advice)):
+        if text:
+            log(f"{kind}: {text}")
+
+
+def _say_why_not(error: FlinkishError) -> None:
+    hint = f"; {error.advice}" if error.advice else ""
+    log(f"the program is not under flinkish's control: {error.message}{hint}")
 
 
 def _is_stopped(session: Any) -> bool:

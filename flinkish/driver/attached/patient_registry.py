@@ -226,8 +226,8 @@ class PatientRegistry(Registry):
         if not self._has_said:
             self._has_said = True
             log(
-                f"the registry cannot be reached, and the program runs on without it (tried again "
-                f"until it can): {error.message}"
+                "the registry cannot be reached; the program runs on without it, and flinkish "
+                f"keeps trying: {error.message}"
             )
 
     def _try(self, *, at_once: bool) -> None:
@@ -242,10 +242,12 @@ class PatientRegistry(Registry):
             try:
                 if isinstance(self._database, OutOfReach):
                     self.use(self._reach())
-                else:  # the database opens a lost connection again
+                else:
+                    # This opens a lost connection again, and may take until its time limit: the
+                    # program's threads do not wait for it.
+                    Registry.requests(self, self._job.job_id)
                     with self._order:
                         self._flush()
-                        Registry.requests(self, self._job.job_id)
                         self._is_reached.set()
             except RegistryError as error:
                 self._say(error)

@@ -1,7 +1,8 @@
 """The end of a program that flinkish did not start: noticed from inside its processes.
 
 The status of a program that calls ``sys.exit`` is known here. That of a program that raises
-``SystemExit`` itself is not, because Python tells nobody.
+``SystemExit`` itself is not, because Python tells nobody. Nor does it tell whether the program has
+handled one: it has if it starts queries after it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,21 @@ class ProgramEnd:
     """Calls ``conclude`` with the program's outcome when it ends, until :meth:`remove`.
 
     ``conclude`` returns the exit status of the process in place of the program's, or None. The
-    errors of an ``interactive`` interpreter are not its end.
+    errors of an ``interactive`` interpreter are not its end. ``starts`` returns how many queries
+    the program has started.
     """
 
     def __init__(
-        self, conclude: Callable[[ProgramOutcome], int | None], *, interactive: bool = False
+        self,
+        conclude: Callable[[ProgramOutcome], int | None],
+        *,
+        interactive: bool = False,
+        starts: Callable[[], int] = lambda: 0,
     ) -> None:
         self._conclude = conclude
+        self._starts = starts
+        #: The number of starts when the program called ``sys.exit``.
+        self._starts_before: int | None = None
         self._outcome = ProgramOutcome(0)
         self._is_over = False
         self._process = os.getpid()
@@ -58,7 +67,7 @@ class ProgramEnd:
         error: BaseException,
         trace: TracebackType | None,
     ) -> Any:
-        self._outcome = ProgramOutcome(1, error)
+        self._outcome, self._starts_before = ProgramOutcome(1, error), None
         return self._excepthook(kind, error, trace)
 
     def _exits(self, code: Any = None) -> NoReturn:
@@ -66,6 +75,7 @@ class ProgramEnd:
             is_number = isinstance(code, int)
             status = code if is_number else int(code is not None)
             self._outcome = ProgramOutcome(status, SystemExit(code) if status else None)
+            self._starts_before = self._starts()
         self._exit(code)
         raise AssertionError  # sys.exit does not return
 
@@ -73,7 +83,8 @@ class ProgramEnd:
         if self._is_over or os.getpid() != self._process:  # a child made by fork
             return
         self._is_over = True
-        status = self._conclude(self._outcome)
+        is_handled = self._starts_before is not None and self._starts() != self._starts_before
+        status = self._conclude(ProgramOutcome(0) if is_handled else self._outcome)
         if status is not None:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -170,6 +170,6 @@ def _register(registry: Registry, job: JobRecord) -> None:
     ]
     if job.launch.named and others:
         log(
-            f"the name {job.name} is that of job {others[-1].job_id} too, which is "
-            f"{others[-1].state.value}: address this one by its id, {job.job_id}"
+            f"job {others[-1].job_id}, which is {others[-1].state.value}, has the name {job.name} "
+            f"too: address this job by its id, {job.job_id}"
         )

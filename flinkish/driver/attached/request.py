@@ -3,19 +3,21 @@
 The first place that has a value wins: an argument of ``flinkish.attach``, the environment
 (``FLINKISH_NAME``, ``FLINKISH_RESTORE_SINK_AHEAD``, ``FLINKISH_<KEY>``), Spark's settings
 (``spark.flinkish.name``, ``spark.flinkish.restore.sink-ahead``, ``spark.flinkish.KEY``), and for
-keys the files of the configuration. But an argument ``parallelism`` gives way to the option of that
-name. Options of a restore are those of ``run -s`` (:mod:`flinkish.launch.restoring`).
+keys the files of the configuration. Options of a restore are those of ``run -s``
+(:mod:`flinkish.launch.restoring`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from flinkish.config import Config
+from flinkish.config.keys import CANONICAL, canonical, environment_name
 from flinkish.config.loader import SPARK_PREFIX
-from flinkish.errors import UsageError
-from flinkish.launch.restoring import options_from, restore_spec, settings
+from flinkish.errors import InvalidConfiguration, StorageError, UsageError
+from flinkish.launch.restoring import RECOVERY_PATH, options_from, restore_spec, settings
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 
@@ -23,7 +25,7 @@ from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 _RESTORE = "restore."
 _RESTORE_VARIABLE = "FLINKISH_RESTORE_"
 _NAME_VARIABLE = "FLINKISH_NAME"
-_SAVEPOINT = "execution.state-recovery.path"
+_PARALLELISM = "parallelism.default"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class AttachRequest:
     @property
     def parallelism(self) -> int | None:
         """The requested number of state partitions."""
-        return self.config.integer("parallelism.default")
+        return self.config.integer(_PARALLELISM)
 
 
 def attach_request(
@@ -63,36 +65,70 @@ def attach_request(
     other, and InvalidConfiguration for wrong values.
     """
     keys, asked = split_settings(spark)
+    if by_spark := asked.pop("savepoint", None):
+        keys[RECOVERY_PATH] = by_spark
     asked |= {
         variable.removeprefix(_RESTORE_VARIABLE).lower().replace("_", "-"): value
         for variable, value in environ.items()
         if variable.startswith(_RESTORE_VARIABLE) and value
     }
-    elsewhere = asked.pop("savepoint", None)
-    savepoint = arguments.savepoint or elsewhere
-    text = asked.pop("parallelism", None)
-    parallelism = arguments.parallelism if text is None else _number(text)
+    argument_keys = {canonical(key) for key in arguments.keys}
+    by_environment = asked.pop("savepoint", None)
+    savepoint = arguments.savepoint or (None if RECOVERY_PATH in argument_keys else by_environment)
+    parallelism, text = arguments.parallelism, asked.pop("parallelism", None)
+    if parallelism is None and text is not None and _PARALLELISM not in argument_keys:
+        parallelism = _number(text)
     options = _merged(arguments.restore, options_from(asked))
     name = arguments.name or environ.get(_NAME_VARIABLE) or keys.pop("name", None)
     keys.pop("name", None)
-    flags = {**arguments.keys, **settings(savepoint, options, parallelism)}
+    own = settings(savepoint, options, parallelism)
+    flags = {**arguments.keys, **{key: value for key, value in own.items() if value is not None}}
     config = Config.load(flags=flags, spark=keys, environ=environ, cwd=cwd)
+    if config.setting(_PARALLELISM).origin == "flag":
+        parallelism = config.integer(_PARALLELISM)
     spec = restore_spec(savepoint, options, config, parallelism=parallelism)
     return AttachRequest(config, name or None, spec)
 
 
 def asks_restore(
-    arguments: Arguments, environ: Mapping[str, str], spark: Mapping[str, str]
+    arguments: Arguments,
+    environ: Mapping[str, str],
+    spark: Mapping[str, str],
+    cwd: str | None = None,
 ) -> bool:
-    """Return whether a program asks for a restore, even if its other settings are wrong."""
+    """Return whether a program asks for a restore, even if its other settings are wrong.
+
+    It counts as asking if a file of its configuration is invalid, as the file may name a savepoint.
+    """
     keys, asked = split_settings(spark)
-    named = ("FLINKISH_FROM_SAVEPOINT", f"{_RESTORE_VARIABLE}SAVEPOINT")
-    return (
+    variables = {environment_name(key) for key in CANONICAL if canonical(key) == RECOVERY_PATH}
+    if (
         arguments.savepoint is not None
-        or bool(asked)
-        or any(environ.get(variable) for variable in named)
-        or any(key in keys for key in (_SAVEPOINT, "from-savepoint"))
-    )
+        or asked
+        or any(canonical(key) == RECOVERY_PATH for key in (*keys, *arguments.keys))
+        or any(
+            value and (name in variables or name.startswith(_RESTORE_VARIABLE))
+            for name, value in environ.items()
+        )
+    ):
+        return True
+    others = {name: each for name, each in environ.items() if not name.startswith("FLINKISH_")}
+    try:
+        return Config.load(environ=others, cwd=cwd).get(RECOVERY_PATH) is not None
+    except InvalidConfiguration:
+        return True
+    except StorageError:  # such as the home directory of another user
+        return False
+
+
+def settings_of(session: Any) -> dict[str, str]:
+    """Return the settings of a session, and of its context."""
+    settings = {str(key): str(value) for key, value in session.sparkContext.getConf().getAll()}
+    entries = session._jsparkSession.conf().getAll().iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        settings[str(entry._1())] = str(entry._2())
+    return settings
 
 
 def split_settings(spark: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -18,8 +18,10 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.discovery import PIPELINE
 from flinkish.checkpoint.format.names import numbers_among
+from flinkish.driver.connectors.table import first_line
 from flinkish.driver.plan.writer_settings import WriterFacts, qualified
 from flinkish.errors import ProgramFailed
+from flinkish.launch.tracebacks import java_cause
 from flinkish.restore.materialize.new_checkpoint import is_taken
 
 #: Flows that keep a table in the state that a change feed describes; they write with foreachBatch.
@@ -75,7 +77,8 @@ def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Fl
             writer = DataFrame(flow.df(), session).writeStream
             flows.append(Flow(str(facts.query_name), writer, facts, _settings(flow)))
     except (Py4JError, PySparkException) as error:
-        raise ProgramFailed(f"the flows of the pipeline cannot be planned: {error}") from error
+        why = first_line(java_cause(str(error)) or error)
+        raise ProgramFailed(f"the flows of the pipeline cannot be planned: {why}") from error
     return flows
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from flinkish.config import mask_secrets
 from flinkish.errors import UnsupportedSession
 
 _SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService$"
@@ -84,18 +85,22 @@ def connect_refusal(
     if not spark.startswith("3."):
         return None
     return UnsupportedSession(
-        "the program asks for a Spark Connect session with a server of its own, which is served "
-        "from Spark 4.0 on",
+        "the program asks for a Spark Connect session with a server of its own, which flinkish "
+        "supports from Spark 4.0 on",
         hint="drop .remote('local') and SPARK_REMOTE: the same program runs in a classic session "
         "of this process",
     )
 
 
-def refused_server(remote: str) -> UnsupportedSession:
-    """Return why a session of a server in another process is refused, and what to do. Pure."""
+def refused_server(remote: str | None = None) -> UnsupportedSession:
+    """Return why a session of a server in another process is refused, and what to do. Pure.
+
+    The token in the URL ``remote`` is masked: the error goes to the job's log and the registry.
+    """
+    where = f" ({mask_secrets(remote)})" if remote else ""
     return UnsupportedSession(
-        f"the program asks for a Spark Connect session ({remote}): its queries run in that server, "
-        "and savepoints need their driver",
+        f"the program asks for a Spark Connect session of a server in another process{where}: its "
+        "queries run there, and flinkish cannot take savepoints of them",
         hint="drop .remote(...) and SPARK_REMOTE, and name the cluster with: flinkish run -m "
         "MASTER; what the server has committed can be saved from its checkpoints: flinkish "
         "savepoint --from-checkpoint URL",

@@ -26,6 +26,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from flinkish.connectors.iceberg import (
@@ -39,7 +40,7 @@ from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 from flinkish.errors import TableError
 
-#: Maximum number of snapshots that are read from a history; each takes two calls to the JVM.
+#: Maximum number of commits in a history; each takes two calls to the JVM.
 _HISTORY = 10_000
 _QUERY_ID = "spark.sql.streaming.queryId"
 _BATCH = "spark.sql.streaming.epochId"
@@ -85,7 +86,7 @@ class IcebergTable:
         """Return the commits that lead to a version; TableError as :meth:`read`."""
         commits: list[TableCommit] = []
         with self._errors():
-            for snapshot in self._ancestors(self._load(), version):
+            for snapshot in islice(self._ancestors(self._load(), version), _HISTORY):
                 whole = snapshot.get("parent-snapshot-id") is None
                 commits.append(replace(commit_of(snapshot), is_first=whole))
                 if commits[-1].version == back_to:
@@ -150,8 +151,8 @@ class IcebergTable:
             if not branch or not table.refs().containsKey(branch):
                 return
         raise TableError(
-            f"the table {self._place}: the query writes to its branch {branch}, where Iceberg does "
-            "not know the batches that it has, and writes them again"
+            f"the table {self._place}: the query writes to the branch {branch}, for which Iceberg "
+            "does not look up the committed batches: it would write them again"
         )
 
     def _ancestors(self, table: Any, version: int | None = None) -> Iterator[Mapping[str, Any]]:
@@ -161,9 +162,7 @@ class IcebergTable:
         """
         parser = self._jvm.org.apache.iceberg.SnapshotParser
         snapshot = table.currentSnapshot() if version is None else table.snapshot(version)
-        for _ in range(_HISTORY):
-            if snapshot is None:
-                return
+        while snapshot is not None:
             record: Mapping[str, Any] = json.loads(parser.toJson(snapshot))
             yield record
             parent = record.get("parent-snapshot-id")

@@ -48,6 +48,8 @@ TIMEOUT = 5.0
 _BRIEFLY = 2.0
 #: Factor on these times for the creation of a client, and for a client that hangs.
 _PATIENCE = 3
+#: The exception of Java for a client that hangs. Kafka has its own for a broker without an answer.
+_HANGS = "java.util.concurrent.TimeoutException"
 _MISSING = frozenset({"InvalidTopicException", "UnknownTopicOrPartitionException"})
 #: Milliseconds since the epoch: every row with a timestamp has this one or a later one.
 _EVER = 0
@@ -239,11 +241,16 @@ def _client(session: Any, options: Mapping[str, str], timeout: float) -> Iterato
         raise BrokerError("the session has no classes of Spark's connector for Kafka") from error
     except Py4JJavaError as error:
         why = first_line(_cause(error.java_exception).toString())
-        raise BrokerError(
-            f"{servers} does not answer within {timeout:g} s, or refuses: {why}"
-        ) from error
+        raise BrokerError(unanswered(servers, why, timeout)) from error
     except Py4JError as error:
         raise BrokerError(f"{servers} was not asked: {first_line(error)}") from error
+
+
+def unanswered(servers: str, why: str, timeout: float) -> str:
+    """Return the text for a request that failed because of ``why``, a Java exception. Pure."""
+    if why.startswith(_HANGS):
+        return f"{servers} does not answer within {_PATIENCE * timeout:g} s"
+    return f"{servers} does not answer within {timeout:g} s, or refuses: {why}"
 
 
 def _close(jvm: Any, admin: Any) -> None:

@@ -53,7 +53,7 @@ def resolve(place: SinkPlace, session: Any) -> SinkPlace:
 
 def _describe(session: Any, table: str) -> Mapping[str, str]:
     """Return what a catalog records about a table; empty if there is none."""
-    with table_errors(table, "its catalog"):
+    with table_errors(table, "the table's catalog"):
         if not session.catalog.tableExists(table):
             return {}
         rows = session.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
@@ -73,7 +73,7 @@ def facts_at(
 
     ``place`` is as the program gives it; ``batch_id`` is the savepoint's batch. In the result,
     ``table_version`` is the table's newest version that has nothing of a later batch, and
-    ``table_id`` is the table's id. The text is empty if the catalog and the table can be read.
+    ``table_id`` is the table's id. The text is empty if the version is known or the sink has none.
     """
     described: dict[str, Any] = {}
     try:
@@ -87,6 +87,8 @@ def facts_at(
         version = reading.version
         if reading.newest_batch is not None and reading.newest_batch > batch_id:
             version = version_at(table.history(), query_id, batch_id)
+            if version is None:
+                return described, f"its history no longer reaches back to batch {batch_id}"
     except FlinkishError as error:  # no reason to fail the savepoint
         return described, error.message
     if version is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.driver.log import log
+from flinkish.driver.script import reason
 from flinkish.errors import FlinkishError, StorageError, from_record
 from flinkish.savepoint.write.transfer import (
     FileTransferer,
@@ -79,7 +80,10 @@ class SparkTransferer:
                 # Py4J's and Spark's errors have no common base class. The wave is repeated below.
                 if self._mode == "true":
                     raise _refused(error) from error
-                log(f"the driver copies the savepoint's files, as the executors failed: {error}")
+                log(
+                    "the executors could not copy the savepoint's files, so the driver does: "
+                    f"{reason(str(error))}"
+                )
                 iterator = chain(wave, iterator)
                 distributed = False
                 break
@@ -116,6 +120,6 @@ def _refused(error: Exception) -> FlinkishError:
     if isinstance(error, FlinkishError):
         return error
     return StorageError(
-        f"the executors could not copy the savepoint's files: {error}",
+        f"the executors could not copy the savepoint's files: {reason(str(error))}",
         hint="set execution.savepoint.distributed=false to let the driver do it",
     )

@@ -33,14 +33,23 @@ from flinkish.storage.directory import StorageDirectory
 
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
-_JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
-#: What the text of an ``OSError`` contains, or with what flinkish's own storage errors begin.
-_STORAGE = re.compile(r"\[Errno |[\w.]*\bStorageError:")
+_JAVA = re.compile(r"^(?:Caused by)?: (.+)$", re.MULTILINE)
+#: What the text of an ``OSError`` contains, or with what flinkish's own storage errors begin, or
+#: Java's errors of files. Java also reports a Python worker that ended as an ``IOException``.
+_STORAGE = re.compile(
+    r"\[Errno |\bStorageError:|No space left on device|Permission denied|Mkdirs failed"
+    r"|\bjava\.nio\.file\.\w+:|\borg\.apache\.hadoop\.(?:fs|security)\.\w+:"
+)
+
+REWRITE_FAILURE = "state could not be rewritten"
 
 
 @contextmanager
-def engine_work(query: str | None = None) -> Iterator[None]:
-    """Convert the errors that the engine, and Spark's jobs for the engine, raise in the block."""
+def engine_work(query: str | None = None, failure: str = REWRITE_FAILURE) -> Iterator[None]:
+    """Convert the errors that the engine, and Spark's jobs for the engine, raise in the block.
+
+    For ``query`` and ``failure`` see :func:`told_by_spark`.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -48,21 +57,23 @@ def engine_work(query: str | None = None) -> Iterator[None]:
         try:
             yield
         except (Py4JError, PySparkException) as error:
-            raise told_by_spark(str(error), query) from error
+            raise told_by_spark(str(error), query, failure) from error
 
 
-def told_by_spark(text: str, query: str | None = None) -> FlinkishError:
+def told_by_spark(
+    text: str, query: str | None = None, failure: str = REWRITE_FAILURE
+) -> FlinkishError:
     """Return the error for a Spark job that failed. Pure.
 
-    ``query`` is the query whose state was being rewritten, if it is known. ``text`` is that of
-    PySpark's error: a Java stack trace on 3.5, or only the failed Python worker's traceback. The
-    last line of a traceback is its error, such as ``OSError: [Errno 28] No space left on device``.
-    The traceback of an error's cause comes before that of the error.
+    ``query`` is the query whose state was being used, if it is known; ``failure`` says what failed.
+    ``text`` is that of PySpark's error: a Java stack trace, or only the failed Python worker's
+    traceback. The last line of a traceback is its error, such as ``OSError: [Errno 28] No space
+    left on device``. The traceback of an error's cause comes before that of the error.
     """
     reasons = _RAISED.findall(text) or _JAVA.findall(text) or text.strip().split("\n")
     reason = next(filter(_STORAGE.search, reasons), reasons[0])
     whose = "" if query is None else f"query {query}: "
-    message = f"{whose}state could not be rewritten: {reason}"
+    message = f"{whose}{failure}: {reason}"
     hint = "the driver's log has the whole trace"
     kind = StorageError if _STORAGE.search(reason) else FlinkishError
     return kind(message, hint=hint)

@@ -130,10 +130,11 @@ def parses(name: str, expression: Any) -> bool:
 def _adding(interval: Any) -> bool | None:
     """Return the result of :func:`needs_zone` for the addition of an interval to a timestamp.
 
-    Adding days or longer units needs the zone, because of summer time. An interval that is not
-    constant counts as shorter.
+    Adding days or longer units needs the zone, because of summer time.
     """
-    value = interval.eval(None) if bool(interval.foldable()) else None
+    if not bool(interval.foldable()):
+        return False
+    value = interval.eval(None)
     if value is None:
         return None
     if isinstance(value, int):

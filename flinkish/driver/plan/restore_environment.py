@@ -118,6 +118,7 @@ class DriverRestoreEnvironment:
             has_planned_state=recipe.takes_planned_state,
             job_at=job_at,
             writes_elsewhere=_is_other(offer.query.sink, new.sink, new.session),
+            moves_source=recipe.moves_source,
         )
         return judge_sink(position, query, mode)
 

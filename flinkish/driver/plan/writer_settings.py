@@ -15,12 +15,17 @@ from flinkish.driver.connectors.table import SinkPlace, table_errors
 from flinkish.errors import InvalidConfiguration, NotSavepointable, TableError
 from flinkish.restore.origin.restore_inputs import NewSink
 
+#: A method of a writer, and the arguments of a call.
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
 
 @dataclass
 class WriterFacts:
     """Recorded calls on one ``DataStreamWriter`` (mutable: the writer is a builder).
 
-    ``options`` has lower-case keys, as Spark's own map is case-insensitive.
+    ``options`` has lower-case keys, as Spark's own map is case-insensitive. ``calls`` has the last
+    call of each kind that sets none of them, nor the name: ``format``, ``foreach`` and
+    ``foreachBatch`` are one kind.
     """
 
     query_name: str | None = None
@@ -30,6 +35,13 @@ class WriterFacts:
     options: dict[str, str] = field(default_factory=dict)
     path: str | None = None
     table: str | None = None
+    calls: dict[str, Call] = field(default_factory=dict, compare=False, repr=False)
+
+    def note(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record the call of a method of the writer."""
+        if method not in ("option", "options", "queryName"):
+            kind = "format" if method in ("foreach", "foreachBatch") else method
+            self.calls[kind] = method, args, kwargs
 
     @property
     def bounded(self) -> bool:
@@ -57,7 +69,8 @@ class WriterFacts:
 
     def copy(self) -> WriterFacts:
         """Return a copy of the facts; the writer may be used for another query later."""
-        return replace(self, trigger=dict(self.trigger), options=dict(self.options))
+        trigger, options, calls = dict(self.trigger), dict(self.options), dict(self.calls)
+        return replace(self, trigger=trigger, options=options, calls=calls)
 
     @property
     def place(self) -> SinkPlace:
@@ -194,7 +207,7 @@ def _place_to_be(table: str, session: Any) -> str | None:
     if first != _OWN_CATALOG or len(outer) > 1:
         return None
     try:
-        with table_errors(table, "its catalog"):
+        with table_errors(table, "the table's catalog"):
             database = catalog.getDatabase(outer[0] if outer else catalog.currentDatabase())
     except TableError:
         return None  # of another catalog, or Spark will report the error

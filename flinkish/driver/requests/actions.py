@@ -168,9 +168,12 @@ class Actions:
             result = self._quiesce_and_write(request, "cancel")
         else:
             result = RequestResult(stop_method=self._end_all())
-        registry = self._runtime.registry
-        registry.transition(self._runtime.job_id, JobState.CANCELLING, "cancel requested")
-        self._runtime.end(JobState.CANCELED)
+        runtime = self._runtime
+        runtime.end(JobState.CANCELED)  # first: its queries have ended, whatever is recorded
+        try:
+            runtime.registry.transition(runtime.job_id, JobState.CANCELLING, "cancel requested")
+        except RegistryError as error:
+            log(f"registry: {error.message}")
         return result
 
     def _savepointable(self, request: Request) -> list[ManagedQuery]:
@@ -270,7 +273,7 @@ class Actions:
         try:
             return self._write(request, queries, trigger, format_, left)
         except Exception as error:
-            if format_ == FORMAT_NATIVE:
+            if format_ == FORMAT_NATIVE or isinstance(error, RegistryError):
                 raise
             self._check_not_cancelled(request)
             raise self._with_native(request, queries, trigger, left, _ours(error)) from error
@@ -355,13 +358,19 @@ class Actions:
     def _check_not_cancelled(self, request: Request) -> None:
         """Raise WrongState if a plain cancel is pending.
 
-        A plain cancel must not wait for a savepoint that itself waits.
+        A plain cancel must not wait for a savepoint that itself waits. While the registry cannot
+        be reached, none is seen: the savepoint matters more.
         """
-        for other in self._runtime.registry.requests(request.job_id):
+        try:
+            others = self._runtime.registry.requests(request.job_id)
+        except RegistryError as error:
+            log(f"registry: {error.message}")
+            return
+        for other in others:
             plain = other.kind is RequestKind.CANCEL and other.savepoint is None
             if plain and other.state is RequestState.PENDING:
                 raise WrongState(
-                    f"given up for the cancel request {other.request_id}",
+                    f"given up, because the job is being canceled (request {other.request_id})",
                     hint=f"see: flinkish request show {other.request_id}",
                 )
 
@@ -417,7 +426,7 @@ def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommi
     return NoCommittedBatch(
         f"no batch was committed within {limit.seconds:g} s ({'; '.join(reasons)}): given up, "
         "the job continues",
-        hint=f"see its queries with: flinkish status JOB; then try again, or {limit.advice}",
+        hint=f"see the job's queries with: flinkish status JOB; then try again, or {limit.advice}",
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
 from flinkish.driver.runtime.job_runtime import Runtime
-from flinkish.errors import DriverLost, RegistryError, WrongState
+from flinkish.errors import DriverLost, FlinkishError, RegistryError, WrongState
 from flinkish.launch.restart_strategy import failed_state
 from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
@@ -20,6 +20,7 @@ from flinkish.registry.liveness import process_ref
 #: The variable with the port of the JVM that has started this Python (``PythonRunner``).
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
+_PAUSE = 1.0  # seconds between attempts to record the end of the job
 _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
 
 
@@ -130,8 +131,9 @@ class Agent:
         A reader that could not see this driver has declared the job lost. Another job may already
         run from its savepoint, so this one must not continue.
         """
-        log(f"the registry says that this job is {state.value}: ending its queries")
-        self._runtime.end_queries()
+        why = f"the registry says that this job is {state.value}"
+        log(f"{why}: its driver must not continue")
+        self._runtime.end_queries(why)
         if self._let_go is not None:
             self._let_go()
             return
@@ -147,7 +149,8 @@ class Agent:
         if self._let_go is not None:
             self._let_go()
             return
-        log(f"the program did not end within {grace:.0f} s of its job: interrupting it")
+        still = f", {grace:g} s after that" if grace else ""
+        log(f"the job has ended, but its program still runs{still}: interrupting it")
         os.kill(os.getpid(), signal.SIGINT)
         if self._closed.wait(5.0):
             return
@@ -175,6 +178,16 @@ def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> Non
     """Record the job's end and exit without waiting for the program."""
     state = runtime.ending or JobState.FAILED
     ended = WrongState(f"the job is {state.value}")
-    runtime.registry.abandon(runtime.job_id, ended.to_record())
-    runtime.registry.transition(runtime.job_id, state, "its program did not end on its own")
+    why = "its program did not end by itself and was terminated"
+    while True:
+        try:
+            runtime.registry.abandon(runtime.job_id, ended.to_record())
+            runtime.registry.transition(runtime.job_id, state, why)
+        except RegistryError as error:  # unrecorded, the job would count as failed: restarted
+            log(f"registry: {error.message}")
+            time.sleep(_PAUSE)
+            continue
+        except FlinkishError as error:  # somebody else has recorded its end
+            log(error.message)
+        break
     leave(0)

@@ -38,7 +38,7 @@ def check_drainable(queries: Sequence[ManagedQuery]) -> None:
         )
         if planned is not None and storage.exists(planned):
             raise WrongState(
-                f"query '{query.name}' has begun batch {(committed or 0) + 1} and not committed "
+                f"query '{query.name}' has started batch {(committed or 0) + 1} but not committed "
                 "it, so it cannot be drained now",
                 hint="let it run until its batches are finished, or stop without --drain",
             )
@@ -103,4 +103,7 @@ def _run_once(
         raise ProgramFailed(f"the last batch of query '{query.name}' failed: {error[:400]}")
     after = newest_committed_batch(query.checkpoint)
     if after != batch:
-        raise FlinkishError(f"query '{query.name}' should have run batch {batch} and is at {after}")
+        raise FlinkishError(
+            f"query '{query.name}' was started to run batch {batch}, but its newest committed "
+            f"batch is {after}"
+        )

@@ -25,7 +25,13 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.requests.canonical_savepoints import save_canonical
 from flinkish.driver.runtime.job_runtime import Runtime
-from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
+from flinkish.driver.runtime.running_query import (
+    ManagedQuery,
+    reported_batch,
+    sink_of,
+    sources_of,
+    status_of,
+)
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import Corrupt, RegistryError, StorageError, WrongState
 from flinkish.messages.requests import LeftOut, SavepointArguments, SavepointSummary
@@ -51,18 +57,18 @@ def write_job_savepoint(
     """Write a savepoint of some queries, and record it.
 
     ``left`` are the queries that are not in it; ``give_up`` raises when a canonical savepoint is no
-    longer wanted.
+    longer wanted. Raises RegistryError, with the savepoint's path, if only the record failed.
     """
     session = queries[0].session
-    job = runtime.registry.job(runtime.job_id)
+    launch = runtime.launch
     saved = SavepointJob(
-        job_id=job.job_id,
-        name=job.name,
+        job_id=runtime.job_id,
+        name=runtime.name,
         spark_version=session.version,
         python_version=platform.python_version(),
         flinkish_version=__version__,
-        program=digest_of_program(job.launch.application),
-        restored_from=job.launch.restore.path if job.launch.restore else None,
+        program=digest_of_program(launch.application),
+        restored_from=launch.restore.path if launch.restore else None,
         owner=request.requester,
         left_out=left,
         complete=runtime.start_phase.is_complete,
@@ -94,8 +100,15 @@ def write_job_savepoint(
             transferer=transferer,
         )
     savepoint = replace(savepoint, request_id=request.request_id)
-    runtime.registry.add_savepoint(savepoint)
     log(f"savepoint completed: {savepoint.path}")
+    try:
+        runtime.registry.add_savepoint(savepoint)
+    except RegistryError as error:
+        raise RegistryError(
+            f"{error.message}; the savepoint is complete at {savepoint.path}",
+            hint=error.hint,
+            savepoint=savepoint.path,
+        ) from error
     return savepoint
 
 
@@ -256,12 +269,8 @@ def has_committed(query: ManagedQuery) -> bool:
 
 def _known_commit(query: ManagedQuery) -> int | None:
     """Return a batch that ``query`` is known to have committed, or None."""
-    progress = query.progress
-    # Spark reports an idle trigger under the number of the next batch. A batch that was computed is
-    # reported when it is committed.
-    if progress.get("batchId") is not None and "addBatch" in progress.get("durationMs", {}):
-        return int(progress["batchId"])
-    return query.restored_batch
+    batch = reported_batch(query.progress)
+    return query.restored_batch if batch is None else batch
 
 
 def waits_for_input(query: ManagedQuery) -> bool:

@@ -346,13 +346,16 @@ class Restorer:
         path = self._spec.path
         try:
             disposed = dispose(path)
-            self._registry.mark_disposed(path)
         except FlinkishError as error:
             log(
                 f"claimed savepoint {path} is no longer needed, but could not be deleted: "
                 f"{error.message}"
             )
             return
+        try:
+            self._registry.mark_disposed(path)
+        except FlinkishError as error:
+            log(f"the registry could not record that {path} is deleted: {error.message}")
         kept = (
             f" ({disposed.kept} of its files stay: other savepoints use them)"
             if disposed.kept

@@ -32,7 +32,7 @@ class FlowStarts:
         restorer: Restorer | None,
         gate: ProgramGate,
         start_phase: StartPhase,
-        not_served: dict[str, tuple[Any, str]],
+        not_served: list[tuple[str, Any, str]],
         on_start: Callable[[], None],
         *,
         paths: PathMap,
@@ -112,7 +112,7 @@ class FlowStarts:
 
     def unknown_flow(self, name: str, handle: Any, why: str) -> None:
         """Note a query of the pipeline that is not under flinkish's control."""
-        self._not_served[name] = handle, why
+        self._not_served.append((name, handle, why))
 
     def to_come(self) -> tuple[LeftOut, ...]:
         """Return the flows of the pipeline that have never run, which a savepoint lacks."""

@@ -68,7 +68,7 @@ def _get_ready(
 ) -> None:
     before = [each for each in registry.upgrades_of(job.job_id) if each.new_job_id == job.job_id]
     if not before or job.checkpoint_dir is None:
-        raise WrongState("the job should take over from another one, but no upgrade records which")
+        raise WrongState("the job is part of a handover, but the registry has no upgrade for it")
     old = registry.job(before[-1].job_id)
     name = str(facts.query_name or Names(job.checkpoint_dir).generate(None, None))
     directory = storage.join(job.checkpoint_dir, ".rehearsal")

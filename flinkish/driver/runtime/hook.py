@@ -82,21 +82,23 @@ class Hook:
         def record(name: str, note: Callable[..., None]) -> None:
             def make(original: Any) -> Any:
                 @functools.wraps(original)
-                def call(writer: Any, *args: Any, **kwargs: Any) -> Any:
+                def call(writer: Any, /, *args: Any, **kwargs: Any) -> Any:
                     result = original(writer, *args, **kwargs)
                     note(facts_of(writer), *args, **kwargs)
+                    facts_of(writer).note(name, args, kwargs)
                     return result
 
                 return call
 
             self._replace(cls, name, make)
 
-        record("queryName", _note_name)
+        record("queryName", lambda facts, queryName: setattr(facts, "query_name", queryName))
         record("format", _note_format)
         record("outputMode", _note_mode)
         record("option", _note_option)
         record("options", _note_options)
         record("trigger", _note_trigger)
+        record("partitionBy", lambda facts, *a, **k: None)
         record("foreach", lambda facts, *a, **k: _note_format(facts, "foreach"))
         record("foreachBatch", lambda facts, *a, **k: _note_format(facts, "foreachBatch"))
         self._replace(cls, "start", self._start)
@@ -108,6 +110,7 @@ class Hook:
         @functools.wraps(original)
         def start(
             writer: Any,
+            /,
             path: str | None = None,
             format: str | None = None,  # PySpark's own parameter name
             outputMode: str | None = None,
@@ -116,7 +119,7 @@ class Hook:
             **options: Any,
         ) -> Any:
             _apply(writer, format, outputMode, partitionBy, queryName, options)
-            facts_of(writer).path = path
+            facts_of(writer).path, facts_of(writer).table = path, None
             return runtime.start_query(writer, facts_of(writer), lambda: original(writer, path))
 
         return start
@@ -127,6 +130,7 @@ class Hook:
         @functools.wraps(original)
         def to_table(
             writer: Any,
+            /,
             tableName: str,
             format: str | None = None,  # PySpark's own parameter name
             outputMode: str | None = None,
@@ -135,10 +139,9 @@ class Hook:
             **options: Any,
         ) -> Any:
             _apply(writer, format, outputMode, partitionBy, queryName, options)
-            facts_of(writer).table = tableName
-            return runtime.start_query(
-                writer, facts_of(writer), lambda: original(writer, tableName)
-            )
+            facts = facts_of(writer)
+            facts.path, facts.table = None, tableName
+            return runtime.start_query(writer, facts, lambda: original(writer, tableName))
 
         return to_table
 
@@ -243,12 +246,11 @@ class Hook:
         @functools.wraps(original)
         def get_or_create(builder: Any) -> Any:
             _refuse(connect_refusal(builder._options, os.environ), runtime)
-            session = original(builder)
-            classic = session
+            session = classic = original(builder)
             if is_client_session(session):
                 classic = base_session()
                 if classic is None:  # spark.local.connect.reuse
-                    _refuse(refused_server("in another process"), runtime)
+                    _refuse(refused_server(), runtime)
                 self._wrap_client()
             runtime.session_created(classic)
             return session
@@ -324,10 +326,6 @@ def _apply(
         writer.queryName(query_name)
 
 
-def _note_name(facts: WriterFacts, queryName: str) -> None:
-    facts.query_name = queryName
-
-
 def _note_format(facts: WriterFacts, source: str) -> None:
     facts.format = source
 
@@ -341,7 +339,7 @@ def _note_option(facts: WriterFacts, key: str, value: Any) -> None:
         facts.options[key.lower()] = str(value)
 
 
-def _note_options(facts: WriterFacts, **options: Any) -> None:
+def _note_options(facts: WriterFacts, /, **options: Any) -> None:
     for key, value in options.items():
         _note_option(facts, key, value)
 

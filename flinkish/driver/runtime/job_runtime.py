@@ -26,7 +26,7 @@ from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_reports import QueryReports
 from flinkish.driver.runtime.query_starts import QueryStarts
 from flinkish.driver.runtime.restore_gate import RestoreGate
-from flinkish.driver.runtime.running_query import ManagedQuery, set_once
+from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, ProgramFailed, RegistryError
@@ -49,7 +49,7 @@ class Runtime:
 
     def __init__(self, registry: Registry, job: JobRecord, checkpoint_root: str) -> None:
         self.registry = registry
-        self.job_id = job.job_id
+        self.job_id, self.name = job.job_id, job.name
         self._gate = ProgramGate()
         self.session = JobSession(registry, job.job_id, self._gate.queries)
         self._reports = QueryReports(
@@ -179,9 +179,8 @@ class Runtime:
 
         This replaces its trigger, so the query cannot continue afterwards.
         """
-        set_once(query.writer, query.gateway_jvm)
         with self._starts.session_settings(query):
-            query.restart()
+            query.restart(once=True)
         query.quiesced = True
         self._gate.restarted(query)
 
@@ -324,14 +323,14 @@ class Runtime:
         """Wait until no request is in flight."""
         self._gate.settle()
 
-    def end_queries(self) -> None:
-        """End the job's queries, at a batch boundary if one comes in time."""
+    def end_queries(self, why: str | None = None) -> None:
+        """End the job's queries, as :meth:`.JobSession.end_queries`."""
         for query in self.queries():
             query.quiesced = False
         if self.session.is_stopped:
             return
         self.restore_gate.close()
-        self.session.end_queries()
+        self.session.end_queries(why)
 
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""

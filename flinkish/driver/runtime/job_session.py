@@ -66,14 +66,18 @@ class JobSession:
                 return query.name, error
         return None
 
-    def end_queries(self) -> None:
-        """End the queries that still run, at a batch boundary if one comes in time."""
+    def end_queries(self, why: str | None = None) -> None:
+        """End the queries that still run, at a batch boundary if one comes in time.
+
+        ``why`` is for the log: None means that the program ended, or stops Spark, while they ran.
+        """
         running = [q for q in self._queries() if not spark_jvm.has_ended(q.jsq)]
         if not running:
             return
         self.ended_before_queries = True
         names = ", ".join(f"'{q.name}'" for q in running)
-        log(f"the program ended while {names} ran: ending them (did it miss awaitTermination?)")
+        ended = f"the program ended while {names} ran: ending them (did it miss awaitTermination?)"
+        log(ended if why is None else f"{why}: ending {names}")
         try:
             quiesce(running[0].gateway_jvm, [q.jsq for q in running], _END_GRACE)
         except GivenUp:

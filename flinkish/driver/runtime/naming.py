@@ -124,9 +124,7 @@ def retried_name(queries: Iterable[ManagedQuery], facts: WriterFacts, writer: An
     failed = [
         query
         for query in queries
-        if query.generated_name
-        and "checkpointlocation" not in query.facts.options
-        and spark_jvm.error_of(query.jsq) is not None
+        if query.generated_name and query.own is None and spark_jvm.error_of(query.jsq) is not None
     ]
     same = [query for query in failed if query.writer is writer] or failed
     if len(same) > 1:

@@ -68,11 +68,11 @@ class PipelineRun:
         refreshed = list(self._request.full_refresh_selection)
         if job.restores and (self._request.full_refresh_all or refreshed):
             raise UsageError(
-                f"a full refresh of {', '.join(refreshed) or 'all tables'} gives up the state "
-                "that the savepoint is to restore",
+                f"a full refresh of {', '.join(refreshed) or 'all tables'} discards the state "
+                "that the savepoint would restore",
                 hint="leave out --full-refresh and --full-refresh-all, or the savepoint",
             )
-        why = "it is none of the flows that the pipeline has registered"
+        why = "the pipeline has not registered it as a flow"
         try:
             flows = self.flows()
         except ProgramFailed as error:
@@ -249,5 +249,5 @@ def _waiting(flow: Flow, prepared: Prepared) -> ManagedQuery:
 def _refuse_start(name: str) -> Any:
     raise WrongState(
         f"query '{name}' is a flow of a pipeline, which flinkish cannot start",
-        hint="run the pipeline again: the flow's checkpoint is as the last batch has left it",
+        hint="run the pipeline again: the flow continues after its last committed batch",
     )

@@ -122,12 +122,15 @@ class QueryReports:
             self._starting.remove(name)
 
     def _is_taken(self, name: str, session: Any) -> bool:
-        """Return whether a query being started, or one running in another session, has the name."""
+        """Return whether a query has the name that is being started, or runs unseen by Spark.
+
+        Such a query runs in another session, or Spark does not know its name.
+        """
         if name in self._starting:
             return True
         own = session._jsparkSession
         return any(
-            not query.session._jsparkSession.equals(own)
+            (query.adopted and query.generated_name) or not query.session._jsparkSession.equals(own)
             for query in self._queries()
             if query.name == name and not spark_jvm.has_ended(query.jsq)
         )
@@ -146,6 +149,6 @@ class QueryReports:
 def _name_of_two(name: str) -> UsageError:
     """Return the refusal of a second query of the same name: names identify a job's queries."""
     return UsageError(
-        f"two queries of the program that run at once are named '{name}'",
-        hint="give each query a queryName of its own, also in another session (newSession)",
+        f"two running queries of the program have the same name: '{name}'",
+        hint="give each query a different queryName, even across sessions (newSession)",
     )

@@ -83,7 +83,7 @@ class Preparer:
         self._place = place
         self._judge = judge
         self._lost = lost
-        self._names = Names(checkpoint_root)
+        self.names = Names(checkpoint_root)
         self._planning = planning
         self._restorer = restorer
         self._queries = queries
@@ -98,7 +98,7 @@ class Preparer:
         self._properties: dict[str, Mapping[str, str]] = {}
         for run in self._earlier.values():
             reserved = bool(run.own)
-            self._names.resume(run.name, run.checkpoint, run.places, reserved=reserved)
+            self.names.resume(run.name, run.checkpoint, run.places, reserved=reserved)
 
     def name_of(self, facts: WriterFacts, session: Any, writer: Any = None) -> str:
         """Return the name of a query that is about to start; give one to an unnamed query.
@@ -112,7 +112,7 @@ class Preparer:
             own = own_location(facts, session)
             retried = None if own is not None else retried_name(self._queries(), facts, writer)
             return self._generated(own, session, retried)
-        return self._names.given(str(facts.query_name))
+        return self.names.given(str(facts.query_name))
 
     def prepare(
         self,
@@ -158,9 +158,9 @@ class Preparer:
         Raises ConsentNeeded if a query of another location had the name in the job's last driver.
         """
         place = own
-        if own is not None and not self._names.knows(own):
+        if own is not None and not self.names.knows(own):
             place = storage.one_name(str(qualified(own, session)))
-        name = self._names.generate(place, retried)
+        name = self.names.generate(place, retried)
         run = self._earlier.get(name)
         if run is not None and own is not None and place is not None:
             refusal = run.refuse_other(name, own, place)
@@ -268,7 +268,7 @@ class Preparer:
             if lost is not None:
                 raise lost
         is_fresh = self._is_fresh(name)
-        directory = self._names.directory(name, fresh=is_fresh)
+        directory = self.names.directory(name, fresh=is_fresh)
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
             if own is not None and place is not None:
@@ -342,7 +342,7 @@ def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | No
         return None
     return ConsentNeeded(
         f"query '{name}' starts with the checkpointLocation {own}; under this name the job has "
-        f"resumed a query that has {'none' if first is None else first}",
+        f"resumed a query {'without one' if first is None else f'with {first}'}",
         hint="give each query a queryName of its own",
         reasons=["query-unknown"],
     )

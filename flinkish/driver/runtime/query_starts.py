@@ -13,7 +13,7 @@ from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.driver.log import log
 from flinkish.driver.plan.planned_queries import new_sink
 from flinkish.driver.plan.uid_rules import Planning
-from flinkish.driver.plan.writer_settings import WriterFacts, own_location
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location, qualified
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.restorer import Restorer, lost_origin
 from flinkish.driver.restore.start_judge import Adviser, StartJudge
@@ -34,6 +34,7 @@ from flinkish.launch.known_jobs import check_stands
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.non_restored_state import LostOrigin
+from flinkish.storage import one_name
 
 #: The setting with the number of queries that the program starts (``run --queries``).
 QUERIES = "execution.start.queries"
@@ -89,8 +90,9 @@ class QueryStarts:
             else partial(own_place, beside=f"restored-{job.job_id[:6]}"),
         )
         self._hold_lock = threading.Lock()
-        #: Queries of the program that are not under flinkish's control, and why, by name.
-        self._not_served: dict[str, tuple[Any, str]] = {}
+        #: Name and handle of queries that are not under flinkish's control, and why. Names may
+        #: repeat: several may have none.
+        self._not_served: list[tuple[str, Any, str]] = []
         self.restore_gate = RestoreGate(self.restorer, gate.queries, gate.fail, let_go)
         announced = job.launch.options.get(QUERIES)
         self.start_phase = StartPhase(int(announced) if announced else None)
@@ -99,7 +101,7 @@ class QueryStarts:
         """Return the running queries that are not under flinkish's control, with the reasons."""
         return {
             name: why
-            for name, (handle, why) in self._not_served.items()
+            for name, handle, why in self._not_served
             if not spark_jvm.has_ended(handle._jsq)
         }
 
@@ -137,12 +139,16 @@ class QueryStarts:
             name = str(facts.query_name or "without a name")
             log(f"query '{name}' runs without flinkish: {error.message}")
             handle = handles[-1] if handles else begin()
-            self._not_served[name] = handle, error.message
+            self._not_served.append((name, handle, error.message))
             return handle
 
     def adopt(self, query: ManagedQuery) -> None:
         """Take charge of a query that ran before flinkish was attached."""
         session = query.session
+        names = self._preparer.names
+        names.given(query.name)
+        if query.generated_name:  # its name also if the program starts it again
+            names.resume(query.name, query.checkpoint, [one_name(query.root_uri)])
         try:
             self._others.take(
                 query.name,
@@ -265,7 +271,7 @@ class QueryStarts:
             prepared = self._preparer.prepare(name, writer, facts)
         set_identity(writer, prepared.name, prepared.location)
         kept = facts.copy()
-        checkpoint = prepared.location or own_location(facts, session)
+        checkpoint = prepared.location or qualified(own_location(facts, session), session)
         with (
             self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,

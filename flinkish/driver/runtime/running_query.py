@@ -12,10 +12,15 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.connect.writers import ServerWriter
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import lasting_operators, operator_status, source_records
-from flinkish.driver.plan.writer_settings import WriterFacts, facts_of, why_not_savepointable
+from flinkish.driver.plan.writer_settings import (
+    Call,
+    WriterFacts,
+    facts_of,
+    why_not_savepointable,
+)
 from flinkish.driver.restore import history
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import StorageError
+from flinkish.errors import StorageError, WrongState
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import BatchRun, OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
@@ -126,12 +131,56 @@ class ManagedQuery:
         """Py4J's view of the JVM."""
         return self.session._jvm
 
-    def restart(self) -> None:
-        """Start the query again on the same checkpoint: same query id, next batch."""
-        set_identity(self.writer, self.name, self.root_uri)
-        self.handle._jsq = self.begin()._jsq
+    def restart(self, *, once: bool = False) -> None:
+        """Start the query again on the same checkpoint: same query id, next batch.
+
+        With ``once``, it runs a single batch. Raises WrongState if the program has given the writer
+        settings for another query that cannot be taken back.
+        """
+        later = facts_of(self.writer).copy()
+        try:
+            set_again(self.name, self.writer, self.facts)
+            set_identity(self.writer, self.name, self.root_uri)
+            if once:
+                set_once(self.writer, self.gateway_jvm)
+            self.handle._jsq = self.begin()._jsq
+        finally:
+            set_again(self.name, self.writer, later)
         self.run_id = str(self.handle._jsq.runId().toString())
         self.quiesced = False
+
+
+#: What a writer has before the program sets it.
+_UNSET: Mapping[str, Call] = {
+    "outputMode": ("outputMode", ("append",), {}),
+    "partitionBy": ("partitionBy", (), {}),
+    "trigger": ("trigger", (), {"processingTime": "0 seconds"}),
+}
+
+
+def set_again(name: str, writer: Any, facts: WriterFacts) -> None:
+    """Give the writer of a query its settings of another time, except for name and checkpoint.
+
+    Raises WrongState if the writer has got a format or an option that it did not have then.
+    """
+    now = facts_of(writer).copy()
+    added = now.options.keys() - facts.options.keys() - {"checkpointlocation"}
+    if "format" in now.calls and "format" not in facts.calls:
+        added.add("format")
+    if added:
+        raise WrongState(
+            f"the writer of query '{name}' has been given to another query since, with settings "
+            f"that cannot be taken back: {', '.join(sorted(added))}",
+            hint="use a writer of its own (df.writeStream) for each query",
+        )
+    for kind, before in now.calls.items():
+        call = facts.calls.get(kind) or _UNSET.get(kind)
+        if call is not None and call != before:
+            method, args, kwargs = call
+            getattr(writer, method)(*args, **kwargs)
+    for key, value in facts.options.items():
+        if now.options.get(key) != value:
+            writer.option(key, value)
 
 
 def set_identity(writer: Any, name: str, location: str | None) -> None:
@@ -167,10 +216,10 @@ def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | Non
     """Return the newest committed batch: of the commit log if local, else of ``progress``."""
     if query.checkpoint.startswith("/"):
         return newest_committed_batch(query.checkpoint)
-    return _reported_batch(progress)
+    return reported_batch(progress)
 
 
-def _reported_batch(progress: Mapping[str, Any]) -> int | None:
+def reported_batch(progress: Mapping[str, Any]) -> int | None:
     """Return the newest batch that is committed as of a progress report. Pure.
 
     Spark reports an idle trigger under the number of the next batch.

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from flinkish import storage
 from flinkish.config import Config
+from flinkish.driver.log import log
 from flinkish.driver.script import ProgramOutcome, run_program
 from flinkish.errors import FlinkishError
 from flinkish.launch import secret_settings
@@ -82,7 +83,10 @@ def answer_with(make: Callable[[], AskedProgram], call_path: str, argv: Sequence
         error = refused
     finally:
         if program is not None:
-            program.close()
+            try:
+                program.close()
+            except FlinkishError as left:  # the answer or the error of the program says more
+                log(f"temporary files of this run may be left: {left.message}")
     write_answer(call_path, answer, error)
     if program is not None:
         program.stop_session()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -63,13 +64,14 @@ def _session() -> Any:
 
 
 class _Progress:
-    """Writes rows and bytes to the file that the waiting command reads."""
+    """Writes rows and bytes to the file that the waiting command reads, if that is possible."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def __call__(self, rows: int, size: int) -> None:
-        replace_file(self._path, [rows, size])
+        with suppress(OSError):  # the migration is worth more than its display
+            replace_file(self._path, [rows, size])
 
 
 def _job(savepoint: OpenSavepoint, owner: str | None, *, instead: bool) -> SavepointJob:

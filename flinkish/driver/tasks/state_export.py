@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish import storage
+from flinkish.driver.connectors.table import first_line
 from flinkish.driver.tasks.answering import answer
 from flinkish.errors import LaunchFailed, UsageError
 from flinkish.messages.calls import StateAnswer, StateTask
@@ -45,12 +47,13 @@ def run(session: Any, task: StateTask) -> StateAnswer:
 
     Raises UsageError if there is no such state, Spark refuses the condition, or the target exists;
     Corrupt or UnsupportedFormat if the state cannot be read; StorageError if the target cannot be
-    written; LaunchFailed if this interpreter lacks packages that reading state needs.
+    written; LaunchFailed if this interpreter lacks packages that reading state needs; FlinkishError
+    if Spark's job fails for another reason.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
     try:
-        from flinkish.savepoint.state.engine_errors import converted_errors
+        from flinkish.driver.migration.query_migration import engine_work
         from flinkish.savepoint.state.state_rows import open_state
     except ImportError as error:
         raise LaunchFailed(
@@ -59,9 +62,10 @@ def run(session: Any, task: StateTask) -> StateAnswer:
         ) from error
     state = open_state(open_savepoint(task.path), task.name, raw=task.raw)
     ship_package(session.sparkContext)
-    with converted_errors(state.query.name):
-        if task.target is None:
+    if task.target is None:
+        with engine_work(state.query.name, "state could not be read"):
             return _select(session, state, task)
+    with engine_work(state.query.name, "state could not be exported"):
         return StateAnswer(exported=_export(session, state, task, task.target))
 
 
@@ -72,28 +76,46 @@ def _frame(session: Any, state: SavedState, task: StateTask) -> Any:
     frame = read_table_on(
         session, state.source, state.table, None if partition is None else (partition,)
     )
-    where = task.where
-    if where is None:
+    if task.where is None:
         return frame
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        return frame.where(where)
+        return frame.where(task.where)
     except (AnalysisException, ParseException) as error:
-        columns = ", ".join(
-            f"{field.name} {field.dataType.simpleString()}" for field in frame.schema
-        )
-        raise UsageError(
-            f"Spark refuses the condition {where!r}: {str(error).strip().splitlines()[0]}",
-            hint=f"the columns for --where are: {columns}",
-        ) from error
+        raise _refused(task.where, frame, error) from error
+
+
+@contextmanager
+def _applied(where: str | None, frame: Any) -> Iterator[None]:
+    """Convert the errors of a condition that fails for a row, such as a cast in ANSI mode."""
+    from pyspark.errors import AnalysisException, PySparkException, PythonException
+
+    try:
+        yield
+    except (AnalysisException, PythonException):  # from the target, and from flinkish's tasks
+        raise
+    except PySparkException as error:
+        if where is None:
+            raise
+        raise _refused(where, frame, error) from error
+
+
+def _refused(where: str, frame: Any, error: Exception) -> UsageError:
+    columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema)
+    return UsageError(
+        f"Spark refuses the condition {where!r}: {first_line(error)}",
+        hint=f"the columns for --where are: {columns}",
+    )
 
 
 def _select(session: Any, state: SavedState, task: StateTask) -> StateAnswer:
     from flinkish.engine.tables.spark_frames import json_rows
 
     limit = task.limit
-    rows = json_rows(_frame(session, state, task).limit(limit + 1))
+    frame = _frame(session, state, task)
+    with _applied(task.where, frame):
+        rows = json_rows(frame.limit(limit + 1))
     return StateAnswer(tuple(rows[:limit]), len(rows) > limit)
 
 
@@ -115,7 +137,8 @@ def _export(session: Any, state: SavedState, task: StateTask, target: str) -> in
     mode = "append" if storage.is_local(target) else "error"
     writer = counted.write.mode(mode).format(task.format)
     try:
-        computed(lambda: writer.save(storage.for_spark(target)))
+        with _applied(task.where, frame):
+            computed(lambda: writer.save(storage.for_spark(target)))
     except BaseException:
         _give_back(target)
         raise

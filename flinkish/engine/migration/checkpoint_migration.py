@@ -14,6 +14,7 @@ from flinkish.checkpoint.format.logs import (
     compacted_number,
     log_offset,
     parse_offsets,
+    source_log_entries,
 )
 from flinkish.checkpoint.format.names import (
     CANONICAL,
@@ -160,6 +161,17 @@ def rewrite_checkpoint(
     :func:`rewrite_state`; ``batch`` is a committed batch, the newest by default.
     """
     checkpoint = read_checkpoint(source, batch)
+    entries: dict[str, bytes] = {}
+    # Spark needs the entry of the batch before, and runs a planned next batch with the same data.
+    wanted = range(checkpoint.batch - 1, checkpoint.batch + 2)
+    for number in (n for n in numbers_among(source.names(OFFSETS)) if n in wanted):
+        name = f"{OFFSETS}/{number}"
+        entries[name] = read_bytes(source, name)
+    newest = parse_offsets(entries[name], name)
+    positions = dict(zip(newest.sources, map(log_offset, newest.offsets), strict=True))
+    logs = {log: source.names(f"{SOURCES}/{log}") for log in source.names(SOURCES)}
+    for log, names in logs.items():
+        _check_log(log, names, positions.get(log))
     result = rewrite_state(
         context,
         source,
@@ -170,23 +182,31 @@ def rewrite_checkpoint(
         root=root,
         progress=progress,
     )
-    # Spark needs the entry of the batch before, and runs a planned next batch with the same data.
-    wanted = range(checkpoint.batch - 1, checkpoint.batch + 2)
-    for number in (n for n in numbers_among(source.names(OFFSETS)) if n in wanted):
-        name = f"{OFFSETS}/{number}"
-        entry = read_bytes(source, name)
+    for name, entry in entries.items():
         _write(target, name, with_pins(entry, name, pins=result.pins))
-    newest = parse_offsets(entry, name)
-    positions = dict(zip(newest.sources, map(log_offset, newest.offsets), strict=True))
     name = f"{COMMITS}/{checkpoint.batch}"
     _write(target, name, with_state_ids(read_bytes(source, name), name, ids=result.state_ids))
-    for log in source.names(SOURCES):
-        for file in source.names(f"{SOURCES}/{log}"):
+    for log, names in logs.items():
+        for file in names:
             if not file.startswith(".") and not _is_later(file, positions.get(log)):
                 path = f"{SOURCES}/{log}/{file}"
                 _write(target, path, read_bytes(source, path))
     _write(target, METADATA, read_bytes(source, METADATA))
     return result
+
+
+def _check_log(log: str, names: Sequence[str], position: int | None) -> None:
+    """Refuse a position whose entries Spark has removed since it compacted them into a later one.
+
+    Without them, Spark would take the files that they list as new, and read them twice.
+    """
+    if position is None or not source_log_entries(names, position)[1]:
+        return
+    if any((compacted_number(name) or 0) > position for name in names):
+        raise CannotMigrate(
+            f"the log of source {log} no longer has all its entries up to {position}, since Spark "
+            "has compacted them into a later entry: choose a newer batch"
+        )
 
 
 def _is_later(file: str, position: int | None) -> bool:

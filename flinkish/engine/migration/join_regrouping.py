@@ -228,8 +228,10 @@ def event_times(rows: Sequence[bytes], width: int, time: EventTime, name: str) -
     try:
         times = [_LONG.unpack_from(row, slot)[0] for row in rows]
         if time.window:  # a window's end follows a word of null bits and its start
-            times = [
-                _LONG.unpack_from(row, (word >> 32) + 16)[0]
+            if min(times, default=0) < 0:
+                raise StateFormatError(name, None, "the window of a row is outside the row")
+            times = [  # the word of a null is 0
+                _LONG.unpack_from(row, (word >> 32) + 16)[0] if word else 0
                 for row, word in zip(rows, times, strict=True)
             ]
     except struct.error as error:

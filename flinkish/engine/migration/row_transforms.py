@@ -183,7 +183,9 @@ class BlockTransform:
 
     def _evolve_lists(self, values: Binaries) -> Binaries:
         if self._move.select is not None or not (self._move.after.framed or self._lists):
-            raise EngineError(f"{self._name}: lists can only be evolved within RocksDB")
+            raise EngineError(
+                f"{self._name}: lists can be evolved only in RocksDB and in canonical state"
+            )
 
         def evolved(rows: Binaries) -> Binaries:
             batch = self._changed(self._value_before.decode(rows, name=self._name))

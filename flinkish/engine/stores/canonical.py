@@ -189,8 +189,8 @@ def _check(state: AvroState, family: CanonicalFamily, version: int) -> None:
     named = tuple(metadata.get(name) for name in ("state.store", _FAMILY, _VERSION))
     expected = (family.store, family.name, str(version))
     if named != expected:
-        reason = f"it is of (store, family, version) {named}, not of {expected}"
-        raise StateFormatError(family.file, 0, reason)
+        is_of, should = (f"store {s!r}, family {f!r}, version {v}" for s, f, v in (named, expected))
+        raise StateFormatError(family.file, 0, f"it is of {is_of}, not of {should}")
     if (metadata.get(LISTS_KEY) == "true") != family.lists:
         reason = "its values are lists" if not family.lists else "its values are not lists"
         raise StateFormatError(family.file, 0, f"{reason}, contrary to the operator's metadata")

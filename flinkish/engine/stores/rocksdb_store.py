@@ -146,7 +146,9 @@ def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
 def family_of(key: bytes, families: Mapping[int, str], name: str) -> str:
     """Return the column family of a key in a store with families; ``name`` is for errors."""
     number = family_number(key)
-    if number is None or number not in families:
+    if number is None:
+        raise StateFormatError(name, None, "a key is shorter than the id of its column family")
+    if number not in families:
         raise StateFormatError(name, None, f"a key of the unknown column family {number}")
     return families[number]
 
@@ -166,12 +168,11 @@ def _open(directory: str, chain: Chain, most_files: int) -> Any:
         # Spark's own options: RocksDB needs their merge operator to join the values that Spark
         # merged.
         options, families = rocksdict.Options.load_latest(directory)
-        options.set_disable_auto_compactions(True)
         # The options may name directories elsewhere, in which RocksDB would remove files.
         options.set_wal_dir(directory)
         options.set_db_log_dir(directory)
-        for each in (options, *families.values()):
-            _bounded(each, most_files)
+        for each in (options, *families.values()):  # those of a family count for its rows
+            _bounded(each, most_files).set_disable_auto_compactions(True)
         return rocksdict.Rdict(directory, options=options, column_families=families)
 
 

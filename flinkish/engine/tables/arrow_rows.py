@@ -23,7 +23,7 @@ _DAY_NANOS: Final = 86_400 * 10**9
 _MOMENT: Final = re.compile(
     r"(-?\d{3,6}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:(?<=:\d\d:\d\d)\.(\d{1,6}))?Z?", re.ASCII
 )
-_DAY: Final = re.compile(r"(-?\d{3,6}-\d\d-\d\d)()", re.ASCII)
+_DAY: Final = re.compile(r"(-?\d{3,7}-\d\d-\d\d)()", re.ASCII)
 _TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?", re.ASCII)
 #: A number without the spaces and underscores that Python also accepts.
 _NUMBER: Final = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|Infinity)", re.ASCII)

@@ -236,6 +236,7 @@ def write_rows(
     target: StateTarget,
     *,
     root: str | None = None,
+    spark: str | None = None,
 ) -> WrittenOperator:
     """Write an operator's state in this process, some of it from plain rows; for small states.
 
@@ -246,6 +247,8 @@ def write_rows(
         (:func:`~.decoding.plain_rows`). The other states keep their rows.
     source, template, target, root
         As for :func:`write_state`; the version is the template's.
+    spark
+        The version of Spark that will read the state; the newest by default.
 
     Raises
     ------
@@ -254,7 +257,8 @@ def write_rows(
     CannotEncode, LostRows
         As for :func:`write_state`.
     """
-    job = plan_bootstrap(source, template, target)
+    goal = TargetState() if spark is None else for_spark(TargetState(), spark)
+    job = plan_bootstrap(source, template, target, goal)
     replaced: dict[str, Sequence[Mapping[str, Any]]] = {}
     for asked, each in rows.items():
         name = find_table(template, asked or None).name

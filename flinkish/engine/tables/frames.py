@@ -154,6 +154,11 @@ def find_table(
     if matches:
         some = "" if not asked else f" named {asked!r}"
         message = f"the operator {operator.ordinal} has several states{some}: {', '.join(names)}"
+    elif not asked:
+        message = (
+            f"the operator {operator.ordinal} has no state besides Spark's own; to use one of "
+            f"these, name it: {', '.join(names) or 'none'}"
+        )
     else:
         message = f"the operator {operator.ordinal} has no state {asked!r}: {', '.join(names)}"
     raise NoSuchState(message, names)

@@ -37,19 +37,21 @@ from flinkish.engine.stores.checkpoints import OperatorState
 from flinkish.engine.stores.files import StateSource
 from flinkish.engine.tables.decoding import plain_rows
 from flinkish.engine.tables.frames import StateTable, find_table, read_table
+from flinkish.errors import StorageError
 
 _T = TypeVar("_T")
 _TIME: Final = parse_type("time")
 _LONG: Final = parse_type("long")
 #: The last line of a Python traceback in the text of Spark's error: class and message.
 _RAISED: Final = re.compile(
-    r"^flinkish\.(?:engine|checkpoint\.format)\.(?:\w+\.)+(\w+): (.*)$", re.MULTILINE
+    r"^flinkish\.(?:(?:engine|checkpoint\.format)\.(?:\w+\.)+(\w+)|errors\.(StorageError)): (.*)$",
+    re.MULTILINE,
 )
-_PLACE: Final = re.compile(r"(.*?)(?: at byte (\d+))?: (.*)")
+_PLACE: Final = re.compile(r"(?:(.*?)(?: at byte (\d+))?: )?(.*)")
 _CLASSES: Final = {c.__name__: c for c in (StateFormatError, MissingStateFile, UnsupportedState)}
 #: Errors that have a message only.
-_REFUSALS: Final[dict[str, type[EngineError]]] = {
-    c.__name__: c for c in (CannotEncode, CannotEvolve, CannotMigrate, LostRows)
+_REFUSALS: Final[dict[str, type[EngineError | StorageError]]] = {
+    c.__name__: c for c in (CannotEncode, CannotEvolve, CannotMigrate, LostRows, StorageError)
 }
 
 
@@ -158,7 +160,7 @@ def _cast(batch: Any, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def error_in(error: BaseException) -> EngineError | StateFormatError | None:
+def error_in(error: BaseException) -> EngineError | StateFormatError | StorageError | None:
     """Return the engine's error that made a task fail, from Spark's error; None for other causes.
 
     Spark keeps only the text of an error that comes from Python (``PythonException``).
@@ -166,11 +168,12 @@ def error_in(error: BaseException) -> EngineError | StateFormatError | None:
     errors = _RAISED.findall(str(error))
     if not errors:
         return None
-    name, message = errors[-1]
+    engine_class, storage_class, message = errors[-1]
+    name = engine_class or storage_class
     place = _PLACE.fullmatch(message)
     if name in _CLASSES and place is not None:
         offset = int(place[2]) if place[2] else None
-        return _CLASSES[name](place[1], offset, place[3])
+        return _CLASSES[name](place[1] or "", offset, place[3])
     return _REFUSALS.get(name, EngineError)(message)
 
 

@@ -86,7 +86,7 @@ def file_reading(
             there,
             archive,
             unlisted,
-            saved.options or options,
+            options if saved.options is None else saved.options,
             gone_on,
             deep=deep,
         ),

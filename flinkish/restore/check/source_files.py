@@ -136,7 +136,7 @@ def named_files(
         )
         for name in source_logs.read_by_spark(chosen.kept):
             yield from source_logs.read_files(read_file(origin, prefix + name), name)
-        for content in chosen.written.values():
+        for name, content in chosen.written.items():
             yield from source_logs.read_files(content, name)
     except FileNotFoundError as error:
         raise missing_file(origin.at(f"{prefix}{error.filename}")) from error

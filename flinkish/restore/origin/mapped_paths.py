@@ -42,7 +42,7 @@ def with_mapped_paths(origin: RestoreOrigin, pairs: tuple[tuple[str, str], ...])
     mapped = {}
     for key, offer in origin.by_key.items():
         own: Counter[tuple[str, str]] = Counter()
-        for path, count in _paths_of(offer):
+        for path, count in _paths_of(offer, paths):
             pair = paths.pair_of(path)
             own.update({} if pair is None else {pair: count})
             places.setdefault(path)
@@ -54,21 +54,28 @@ def with_mapped_paths(origin: RestoreOrigin, pairs: tuple[tuple[str, str], ...])
     return replace(origin, by_key=mapped)
 
 
-def _paths_of(offer: RestorableQuery) -> Iterator[tuple[str, int]]:
-    """Yield the paths that a saved query names, and how often each occurs."""
+def _paths_of(offer: RestorableQuery, paths: PathMap) -> Iterator[tuple[str, int]]:
+    """Yield the paths that a saved query names, and how often each occurs.
+
+    Of files that it has read these are the directories, except of files that ``paths`` may name.
+    """
     for saved in offer.query.sources or ():
         yield (saved.signature or "").partition("[")[2].removesuffix("]"), 1
         yield (saved.options or {}).get("sourcearchivedir", ""), 1
     yield str(offer.query.sink.get("path") or ""), 1
-    directories: Counter[str] = Counter()
+    names = {old.rstrip("/").rpartition("/")[2] for old, _ in paths.pairs}
+    places: Counter[str] = Counter()
     for path in offer.origin.files:
         if not path.startswith(f"{SOURCES}/") or path.endswith(".crc"):
             continue
         data = read_file(offer.origin, path)
         if is_file_source_log(data):
             files = parsed(offer.origin, path, read_files, data)
-            directories.update(unquote(each.path).rpartition("/")[0] for each in files)
-    yield from directories.items()
+            for each in files:
+                file = unquote(each.path)
+                directory, _, name = file.rpartition("/")
+                places[file if name in names else directory] += 1
+    yield from places.items()
 
 
 def _with_paths(
@@ -111,7 +118,9 @@ def _fits_nothing(pair: tuple[str, str], places: list[str]) -> UsageError:
         normal_path(place) for place in places if place.startswith("/") or ":/" in place
     )
     named = ", ".join([*absolute][:_NAMED])
+    more = f" and {len(absolute) - _NAMED} more" if len(absolute) > _NAMED else ""
+    hint = f"the paths that it could map: {named}{more}"
     return UsageError(
         f"--map-path {pair[0]}={pair[1]}: nothing that is restored names a path in {pair[0]}",
-        hint=f"it names: {named}" if named else "it names no path: omit --map-path",
+        hint=hint if named else "what is restored names no path: omit --map-path",
     )

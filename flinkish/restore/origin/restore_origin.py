@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.cut import Cut, FilesVanished
@@ -176,24 +176,33 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
     """Return the sources of a saved query; None if the savepoint does not tell them apart.
 
     The driver writes them into ``record.source`` from the query's plan, one for each line of the
-    offset log.
+    offset log. Anything else in a savepoint counts as no description.
     """
-    listed: list[Mapping[str, Any]] = record.source if isinstance(record.source, list) else []
-    if len(listed) != len(record.offsets) or not all("signature" in entry for entry in listed):
+    listed = record.source if isinstance(record.source, list) else []
+    if len(listed) != len(record.offsets):
         return None
-    return tuple(
-        SavedSource(
-            query=record.name,
-            entry=number,
-            directory=str(entry["directory"]),
-            offset=offset,
-            identity=identity_of(entry),
-            signature=entry["signature"],
-            inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
-            topics=entry.get("topics") or {},
-            options=_texts(entry.get("options")),
-        )
-        for number, (entry, offset) in enumerate(zip(listed, record.offsets, strict=True))
+    lines = enumerate(zip(listed, record.offsets, strict=True))
+    try:
+        return tuple(_saved_source(record.name, line, *described) for line, described in lines)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _saved_source(query: str, line: int, entry: Mapping[str, Any], offset: str) -> SavedSource:
+    """Return one source as it is described; raises what a wrong description leads to."""
+    identity, signature = identity_of(entry), entry["signature"]
+    if not all(isinstance(text, str | None) for text in (signature, *astuple(identity))):
+        raise TypeError
+    return SavedSource(
+        query=query,
+        entry=line,
+        directory=str(entry["directory"]),
+        offset=offset,
+        identity=identity,
+        signature=signature,
+        inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
+        topics=entry.get("topics") or {},
+        options=_texts(entry.get("options")),
     )
 
 

@@ -112,7 +112,8 @@ def plan_query(
     plans = []
     for operator in new.operators:
         taken = matches.taken.get(operator.node.ordinal)
-        plans.append(judge_operator(operator, taken, base, partitions, rules))
+        giver = next((q for q in saved if taken is not None and q.key == taken.query), base)
+        plans.append(judge_operator(operator, taken, base, partitions, rules, giver))
         if taken is None and base is not None:
             notes.append(
                 f"query '{new.name}': {operator.describe()} has no saved state and starts empty"

@@ -67,19 +67,20 @@ def is_other_deduplication(new: NewOperator, saved: SavedOperator) -> bool:
 
 
 def convert_deduplication(
-    new: NewOperator, saved: SavedOperator, base: SavedQueryFacts | None
+    new: NewOperator, saved: SavedOperator, giver: SavedQueryFacts | None
 ) -> Conversion | None:
     """Return how a deduplication continues with the state of the other kind.
 
-    None if both are of one kind. ``base`` is the saved query that continues, with its watermark.
-    The change is INCOMPATIBLE if it is unknown when the existing keys may be forgotten.
+    None if both are of one kind. ``giver`` is the saved query that has this state, whose
+    watermark counts: another query that takes the state may be at an earlier one. The change
+    is INCOMPATIBLE if it is unknown when the existing keys may be forgotten.
     """
     if not is_other_deduplication(new, saved):
         return None
     compared = (_without_values(saved.state.stores), _without_values(new.node.stores))
     if new.node.kind == _FOR_EVER:
         return Conversion(compared, _kept_for_ever(new), None)
-    watermark = base.watermark_ms if base is not None else None
+    watermark = giver.watermark_ms if giver is not None else None
     delay = new.node.meaning.delay_ms
     if not watermark or delay is None:
         text = (

@@ -14,6 +14,7 @@ from flinkish.messages.plan import StateChange, StateVerdict
 from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.changed_settings import SETTINGS_CHANGED, setting_changes
 from flinkish.restore.plan.deduplications import (
+    Conversion,
     convert_deduplication,
     is_other_deduplication,
 )
@@ -121,11 +122,13 @@ def judge_operator(
     base: SavedQueryFacts | None,
     partitions: int | None = None,
     rules: TypedStateRules = TypedStateRules(),  # noqa: B008 - frozen
+    giver: SavedQueryFacts | None = None,
 ) -> OperatorJudgement:
     """Return the verdict for the state of ``operator``.
 
     ``taken`` is the saved operator with which it is matched, ``base`` the saved query whose logs
     continue. ``partitions`` is the requested number of state partitions, None for the present one.
+    ``giver`` is the saved query that has ``taken``; None if that is ``base``.
     Raises Corrupt if the snapshot of a serializer of typed state is damaged.
     """
     if taken is None:
@@ -143,7 +146,9 @@ def judge_operator(
             "give the new operator another uid, and -n to drop the old one's state",
         )
     typed = resolve_typed_states(operator, taken, rules)
-    return replace(_judge_taken(operator, taken, base, partitions, typed), typed=typed.resolved)
+    converted = convert_deduplication(operator, taken, giver or base)
+    judged = _judge_taken(operator, taken, base, partitions, typed, converted)
+    return replace(judged, typed=typed.resolved)
 
 
 def _judge_taken(
@@ -152,10 +157,10 @@ def _judge_taken(
     base: SavedQueryFacts | None,
     partitions: int | None,
     typed: TypedStates,
+    converted: Conversion | None,
 ) -> OperatorJudgement:
     """Return the verdict for an operator whose saved state is of its kind, or can be converted."""
     node, state, meaning = operator.node, taken.state, taken.facts.meaning
-    converted = convert_deduplication(operator, taken, base)
     saved, new = (state.stores, node.stores) if converted is None else converted.compared
     compared = compare_states(
         node.kind,

@@ -262,8 +262,8 @@ class LostOrigin:
             return None
         return ConsentNeeded(
             f"job {self.job_id} was started from {self.path}, and ended before it had started all "
-            f"its queries: '{name}' may be one of them, and would start empty, as that cannot be "
-            f"read any more: {self.why}",
+            f"its queries: '{name}' may be one of them, and would start empty, because "
+            f"{self.path} can no longer be read: {self.why}",
             hint=f"restart from a savepoint that has it with: flinkish restart {self.job_id} "
             "--from SAVEPOINT",
             reasons=["left-out"],

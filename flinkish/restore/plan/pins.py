@@ -67,12 +67,14 @@ def pin_rows(
     partitions: int | None,
     *,
     canonical: bool = False,
+    rescales: bool = True,
 ) -> tuple[PinRow, ...]:
     """Return the pinned settings for which the session or the user requests another value.
 
     ``settings`` are the session's values of the pinned settings; a missing setting is not compared.
     ``partitions`` is the number that the user requests (``-p``), if any; unlike the session's,
     which may be Spark's default, it is never ignored. ``canonical`` state has no backend yet.
+    ``rescales`` says whether there is state to rescale; without it the pinned number stays.
     """
     rows = []
     provider = asked_provider(pins, settings) if canonical else None
@@ -83,9 +85,12 @@ def pin_rows(
         asked = settings.get(key)
         if key == PIN_SHUFFLE_PARTITIONS and partitions is not None:
             asked = str(partitions)
+            verdict = "rescale" if rescales else "pinned"
             if asked != pinned:
-                advice = f"omit -p, or use -p {pinned}"
-                rows.append(_row(query, key, pinned, asked, "rescale", advice))
+                advice = (
+                    f"omit -p, or use -p {pinned}" if rescales else "it has no state to rescale"
+                )
+                rows.append(_row(query, key, pinned, asked, verdict, advice))
         elif key == PIN_PROVIDER and asked is not None and asked == provider:
             rows.append(_row(query, key, pinned, asked, "migrate"))
         elif key in formats:

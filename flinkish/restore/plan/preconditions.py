@@ -33,6 +33,14 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
                 "belong to one batch",
                 "switch that off, let the job run a batch, and take another savepoint",
             )
+        if _is_memory(saved.sink.get("format")) and _output_mode_of(saved) != "complete":
+            yield Check(
+                "state-mode",
+                RestoreOutcome.REFUSED,
+                f"{saved.describe()} wrote to the memory sink, which Spark restarts from a "
+                "checkpoint only in complete mode",
+                "use another sink, let the job run a batch, and take another savepoint",
+            )
         yield from _output_mode(new, saved)
         if (saved.watermark_ms or 0) >= MAX_WATERMARK_MS:
             yield Check(
@@ -44,7 +52,7 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
             )
     if new.sink.problem is not None:
         text, advice = new.sink.problem
-        memory = new.sink.format == "memory" and saved is not None
+        memory = _is_memory(new.sink.format) and saved is not None
         yield Check(
             "query-mode",
             RestoreOutcome.REFUSED if memory else RestoreOutcome.WARNING,
@@ -71,13 +79,20 @@ def _saved_mode(sink: Mapping[str, Any]) -> str | None:
         return "it ran in real-time mode"
     if sink.get("async_progress"):
         return "it tracked its progress asynchronously"
-    if sink.get("format") == "memory" and sink.get("output_mode", "append") != "complete":
-        return "it wrote to the memory sink, which cannot be restarted"
     return None
 
 
+def _is_memory(format: object) -> bool:
+    return str(format).lower() == "memory"
+
+
+def _output_mode_of(saved: SavedQueryFacts) -> str:
+    """Return the output mode of a saved query, which is recorded as the program wrote it."""
+    return str(saved.sink.get("output_mode") or "append").lower()
+
+
 def _output_mode(new: NewQuery, saved: SavedQueryFacts) -> Iterator[Check]:
-    before = str(saved.sink.get("output_mode") or "append").lower()
+    before = _output_mode_of(saved)
     now = str(new.sink.output_mode or "append").lower()
     aggregates = any(op.node.kind in _AGGREGATIONS for op in new.operators or ())
     if before == now or not aggregates or not saved.sink:

@@ -17,7 +17,7 @@ from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.origin.spark_compat import SparkFit
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.judging import OperatorJudgement, is_rescaled
+from flinkish.restore.plan.judging import is_rescaled
 from flinkish.restore.plan.pins import asked_provider, formats_for
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
@@ -137,7 +137,7 @@ def rewrite_of(
         for each in plans
         if each.verdict is StateVerdict.MIGRATE and each.evolution
     }
-    rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
+    rescaled = partitions if has_rescaled(plan, partitions) else None
     chosen = fit or SparkFit()
     fitted = chosen.checkpoint_format is not None
     fitted = fitted or any(saved.rewritten for saved in (plan.base.operators if plan.base else ()))
@@ -156,5 +156,7 @@ def rewrite_of(
     return StateRewrite(rescaled, {**anew, **evolved}, chosen, canonical, provider)
 
 
-def _rescales(plan: OperatorJudgement, partitions: int | None) -> bool:
-    return partitions is not None and plan.taken is not None and is_rescaled(plan.taken, partitions)
+def has_rescaled(plan: QueryPlan, partitions: int | None) -> bool:
+    """Return whether a plan takes state that must be rescaled to have ``partitions`` partitions."""
+    taken = [each.taken for each in plan.operators or () if each.taken is not None]
+    return partitions is not None and any(is_rescaled(each, partitions) for each in taken)

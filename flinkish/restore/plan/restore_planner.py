@@ -46,6 +46,7 @@ from flinkish.restore.plan.query_restore import (
     PlanningSettings,
     QueryRestore,
     StateRewrite,
+    has_rescaled,
     rewrite_of,
 )
 from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
@@ -208,6 +209,7 @@ class RestorePlanner:
                 new.settings,
                 settings.parallelism,
                 canonical=offer.canonical,
+                rescales=has_rescaled(plan, settings.parallelism),
             ),
             checks=tuple(checks),
         )
@@ -282,10 +284,11 @@ class RestorePlanner:
     ) -> QueryRestore:
         """Return the plan with its history shift and the check of a ``foreachBatch`` function."""
         batch = offer.query.batch_id
+        entries = [source.entry for source in offer.query.sources or ()]
         facts = (
             *(saved_shift(offer.query.sink), batch, identity),
             self._environment.other_runs(offer.query_id),
-            Replay(recipe.has_planned, recipe.replays_planned, recipe.rebase_to),
+            Replay(recipe.has_planned, recipe.repeats_planned(entries), recipe.rebase_to),
         )
         checks = restore.checks
         if (new.sink.format or "").lower() == "foreachbatch":

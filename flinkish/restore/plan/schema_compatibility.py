@@ -64,7 +64,7 @@ _KEY_PROMOTIONS: Mapping[str, frozenset[str]] = {
     "integer": frozenset({"long", "double"}),
     "float": frozenset({"double"}),
 }
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_DECIMAL = re.compile(r"decimal\((\d{1,9}),\s*(-?\d{1,9})\)")
 _TRANSFORM = "transformWithState"
 JOIN: Final = "symmetricHashJoin"
 #: Kinds whose state evolves by the meaning of its columns, as recorded in the savepoint.

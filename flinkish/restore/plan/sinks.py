@@ -173,6 +173,9 @@ class Continuation:
         is the job's own: up to there, the sink is ahead only because the job continues.
     writes_elsewhere
         Whether the program writes to another place than the saved query did.
+    moves_source
+        Whether a source of the saved query continues from other offsets, and so has no part in the
+        planned batch (:attr:`~flinkish.restore.recipe.Recipe.moves_source`).
     """
 
     saved_batch: int
@@ -184,6 +187,7 @@ class Continuation:
     has_planned_state: bool = False
     job_at: int | None = None
     writes_elsewhere: bool = False
+    moves_source: bool = False
 
 
 def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = None) -> SinkPlan:
@@ -239,7 +243,7 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
     sink_has_it = query.replays_planned and (status.by_query_id or not query.writes_elsewhere)
     has_planned = sink_has_it and newest == saved + 1
     breaks = query.stateful and not status.computes_skipped
-    if has_planned and (query.has_planned_state or not breaks):
+    if has_planned and not query.moves_source and (query.has_planned_state or not breaks):
         state = ", and the state that it has written is taken" if breaks else ""
         return _plan(
             status,
@@ -264,12 +268,19 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
     if mode == "rollback":
         return _roll_back(status, query, skipped)
     lost = f"{skipped}: the sink would silently drop the output up to batch {newest}"
+    if has_planned and not breaks:
+        lost = (
+            f"{skipped}: the sink drops what is replayed of that batch, which it has; rows of it "
+            "that a source reads again from its new offsets would be there twice"
+        )
     if mode == "accept" and not breaks:
         return _plan(status, "accept", "sink-ahead", f"{lost}, as accepted")
     if breaks:
         reason = SINK_HAS_PLANNED if has_planned else "sink-ahead-state"
         lost += ", and the query would then fail, because skipped batches write no state"
         return _ahead(status, query, reason, lost, ("rebase", "rollback"))
+    if has_planned:
+        return _ahead(status, query, SINK_HAS_PLANNED, lost, ("accept", "rollback"))
     return _ahead(status, query, "sink-ahead", lost, _ALL)
 
 

@@ -291,7 +291,10 @@ def _or_error(path: str, read: Callable[[], CatalogEntry]) -> CatalogEntry | Fli
 def _look(path: str) -> Unfinished:
     if is_link(path):
         # Only the link itself is here; its target is outside this directory.
-        return Unfinished(path, os.lstat(path).st_mtime, (), 1, 0)
+        try:
+            return Unfinished(path, os.lstat(path).st_mtime, (), 1, 0)
+        except OSError:
+            return Unfinished(path, None, (), 0, 0)
     newest = _directory_time(path)
     newest_list = 0.0
     users: list[str] = []

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from flinkish import storage
@@ -32,11 +32,11 @@ UNKNOWN_HINT = (
 class Disposed:
     """The result of :func:`dispose`.
 
-    ``removed`` of its files were removed (with ``_metadata``), and ``missing`` did not exist.
-    ``bytes`` is the size of its removed data files (hard links elsewhere keep them on the disk).
-    ``foreign`` are relative paths of files that are not the savepoint's own and stay. ``kept``
-    files stay because the savepoints ``users`` use them; disposing of the last of these savepoints
-    removes the files.
+    ``removed`` files were removed, with ``_metadata`` and with files of disposed savepoints that
+    only it used; ``missing`` files of its own did not exist. ``bytes`` is the size of the removed
+    data files (hard links elsewhere keep them on the disk). ``foreign`` are relative paths of files
+    that are not the savepoint's own and stay. ``kept`` files stay because the savepoints ``users``
+    use them; disposing of the last of these savepoints removes the files.
     """
 
     path: str
@@ -120,18 +120,23 @@ def dispose(
             chain(files.paths(), of_lists),
             lambda name: name == FILE_NAME or name in lists or files.goes(name),
         )
-    for holder in savepoint.holders:
-        _release(
-            storage.join(storage.parent(savepoint.path), holder),
-            storage.base_name(savepoint.path),
-            dry_run=dry_run,
-            tell=tell,
-            gone=gone,
-            siblings=siblings,
-        )
+        for holder in savepoint.holders:
+            freed = _release(
+                storage.join(storage.parent(savepoint.path), holder),
+                storage.base_name(savepoint.path),
+                dry_run=dry_run,
+                tell=tell,
+                gone=gone,
+                siblings=siblings,
+            )
+            result = replace(
+                result,
+                removed=result.removed + len(freed),
+                bytes=result.bytes + files.held_bytes(f"{holder}/{path}" for path in freed),
+            )
     if dry_run:
         return result
-    return Disposed(**{**vars(result), "gone": not storage.exists(savepoint.path)})
+    return replace(result, gone=not storage.exists(savepoint.path))
 
 
 def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadable, ...]:
@@ -274,7 +279,7 @@ class _Counts:
 
 
 class _Files:
-    """The savepoint's own files, in a table on disk.
+    """The savepoint's own files, and those that others hold for it, in tables on disk.
 
     There may be a million, and after the removal of ``_metadata`` nothing else lists them.
     """
@@ -284,7 +289,11 @@ class _Files:
         self._db.executescript(
             "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; CREATE TABLE own"
             " (path TEXT PRIMARY KEY, size INTEGER, listed INTEGER, used INTEGER) WITHOUT ROWID;"
+            " CREATE TABLE held (path TEXT PRIMARY KEY, size INTEGER) WITHOUT ROWID;"
         )
+        held = ((each.held, each.size) for each in savepoint.iter_files() if each.held is not None)
+        if savepoint.holders:
+            self._db.executemany("INSERT OR REPLACE INTO held VALUES (?, ?)", held)
         rows = (
             (f"{savepoint.queries[record.query].directory}/{record.path}", record.size)
             for record in savepoint.iter_files()
@@ -324,6 +333,11 @@ class _Files:
         ).fetchone()
         return _Counts(*(int(value) for value in row))
 
+    def held_bytes(self, paths: Iterable[str]) -> int:
+        """Return the size of files that others hold, given by their paths beside the savepoint."""
+        query = "SELECT total(size) FROM held WHERE path = ?"
+        return sum(int(self._db.execute(query, (path,)).fetchone()[0]) for path in paths)
+
     def present(self) -> Iterator[str]:
         """Return the paths of the files to remove."""
         return self._paths("WHERE listed AND NOT used")
@@ -343,13 +357,13 @@ class _Files:
             yield from (row[0] for row in rows)
 
 
-def release_holder(holder: str, user: str) -> bool:
+def release_holder(holder: str, user: str) -> None:
     """Remove the list of a vanished ``user``, and the files of ``holder`` that only it used.
 
-    Returns whether the holder's directory is gone; a complete holder loses no files. Raises Corrupt
-    if a list is damaged (nothing is removed), and StorageError.
+    A complete holder loses no files. Raises Corrupt if a list is damaged (nothing is removed), and
+    StorageError.
     """
-    return _release(holder, user, dry_run=False, tell=None, gone=(), siblings=None)
+    _release(holder, user, dry_run=False, tell=None, gone=(), siblings=None)
 
 
 def _release(
@@ -360,7 +374,8 @@ def _release(
     tell: Tell | None,
     gone: Collection[str],
     siblings: Catalog | None,
-) -> bool:
+) -> Collection[str]:
+    """Release the files that ``user`` has in ``holder``; return those that are removed."""
     place = _Place.of(holder, dry_run, tell, gone)
     mine = set(sharing.read_references(holder, user))
     own_list = f"{sharing.DIRECTORY}/{user}"
@@ -389,9 +404,9 @@ def _release(
         place.remove(name for name in lists if name != own_list)
         going |= {*free, *lists}
         place.remove_directories([own_list, *mine], going.__contains__)
-        return not dry_run and not storage.exists(holder)
+        return free
     place.remove_directories([own_list], going.__contains__, top=False)
-    return False
+    return ()
 
 
 def _list_names(holder: str) -> tuple[str, ...]:

@@ -139,13 +139,13 @@ def look_at_lease(
             raise ValueError("it is too large")
         data = storage.read_below(target, f"{directory}/{name}", MAX_BYTES)
         return FoundLease(name, modified, _believed(parse_lease(data, name), modified, time.time()))
-    except PermissionError as error:  # the directory may be listed, but not entered
-        place = storage.join(target, directory, name)
-        raise storage.storage_error("read", place, error) from error
     except FileNotFoundError:
         if storage.is_local(target) and os.path.islink(storage.join(target, directory, name)):
             return FoundLease(name, modified, None, "it is not a regular file")
         return None
+    except OSError as error:  # such as of a directory that may be listed, but not entered
+        place = storage.join(target, directory, name)
+        raise storage.storage_error("read", place, error) from error
     except Corrupt as error:
         return FoundLease(name, modified, None, error.message)
     except StorageError as error:

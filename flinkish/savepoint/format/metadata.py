@@ -245,7 +245,7 @@ class Metadata:
                 raise self.corrupt("it ends before its footer")
         totals = (len(queries), records, sum(query.bytes for query in queries))
         if len(headers) != 1 or totals != (footer["queries"], footer["files"], footer["bytes"]):
-            raise self.corrupt("its counts do not hold")
+            raise self.corrupt("its numbers of queries, files and bytes do not match its content")
         self.header, self.queries = headers[0], tuple(queries)
         self.files, self.bytes = footer["files"], footer["bytes"]
         self.seal = footer["sha256"]
@@ -320,7 +320,7 @@ def _peeked(
     metadata: Metadata, headers: list[Header], queries: list[QueryRecord]
 ) -> tuple[Header, tuple[QueryRecord, ...]]:
     if len(headers) != 1:
-        raise metadata.corrupt("its counts do not hold")
+        raise metadata.corrupt(f"it has {len(headers)} headers instead of one")
     return headers[0], tuple(queries)
 
 
@@ -430,7 +430,7 @@ class _Blocks:
         for _ in range(block.count):
             kind, record = _DECODE(cursor)
             if of_one in {"File", "Footer"} and kind != of_one:
-                raise Damaged(f"a {kind} is among others")
+                raise Damaged(f"a block of {of_one} records contains a {kind} record")
             yield kind, record
         self._items += cursor.items
         if cursor.at != len(block.data):

@@ -53,7 +53,7 @@ def header_from_avro(record: Mapping[str, Any]) -> Header:
     """Convert an Avro record into a header; raise Damaged if it is out of range."""
     # A comparison with NaN is false.
     if not 0 <= record["created"] <= limits.MAX_TIME:
-        raise Damaged(f"it was created at the time {record['created']}")
+        raise Damaged(f"its creation time is out of range: {record['created']}")
     job = dict(record)
     whole = {name: job.pop(name) for name in ("created", "trigger", "format")}
     job["name"] = job.pop("job_name")
@@ -138,7 +138,7 @@ def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
 def _in_range(record: Mapping[str, Any], name: str, least: int, most: int) -> None:
     value = record[name]
     if value is not None and not least <= value <= most:
-        raise Damaged(f"it says {name} is {value}")
+        raise Damaged(f"its value of {name!r} is out of range: {value}")
 
 
 def _json(text: str) -> Any:

@@ -7,6 +7,7 @@ with the buffered rows, ``keyWithIndexToValue`` (``SymmetricHashJoinStateManager
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from flinkish.engine.rows.encodings import FamilyShape, family_shape
 from flinkish.engine.stores.canonical import read_rows
 from flinkish.engine.stores.checkpoints import read_checkpoint, store_files
 from flinkish.engine.stores.files import StoreFiles
-from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowCounts, count_rows
+from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, count_rows
 from flinkish.errors import Corrupt, UnsupportedFormat
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
@@ -66,8 +67,8 @@ def deep_check(savepoint: OpenSavepoint, reporter: SavepointReporter) -> DeepChe
     """Decode every state row of a savepoint whose files are whole.
 
     The number of rows is compared with the recorded one, if Spark had counted them, and the
-    structure of rows with the schemas in the savepoint. In a canonical savepoint the rows are only
-    decoded and counted. The file records of one operator at a time are in memory.
+    structure of rows with the schemas in the savepoint. In a canonical savepoint the structure is
+    not compared. The file records of one operator at a time are in memory.
     """
     reporter.phase("rows")
     rows = 0
@@ -113,7 +114,7 @@ def _check_operator(
 ) -> int:
     """Decode the rows of an operator, compare their number with the record, and return it."""
     where = f"{query.directory}/{STATE}/{operator.state.ordinal}"
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     rows = 0
     whole = False
     with _noting(bad, f"{where}/"):
@@ -125,8 +126,8 @@ def _check_operator(
                 except UnsupportedState as error:
                     unread.append(f"{where}: {error}")
                     return rows
-                for name, count in _named(store.name, row_counts).items():
-                    counts[name] = counts.get(name, 0) + count
+                for family, count in row_counts.families.items():
+                    counts[_name(store.name, family)] += count
                 rows += row_counts.total
         whole = len(bad) == before
     reason = wrong_count(operator, query, counts) if whole else None
@@ -136,17 +137,25 @@ def _check_operator(
 
 
 def _check_canonical(savepoint: OpenSavepoint, query: QueryRecord, bad: list[BadFile]) -> int:
-    """Decode the Avro files of a query and return the number of rows."""
+    """Decode the Avro files of a query, compare the numbers of rows, and return their sum."""
     source = saved_directory(savepoint, query)
+    recorded = {operator.state.ordinal: operator for operator in query.operators}
     rows = 0
     for operator in read_checkpoint(source, query.batch_id).operators:
+        before = len(bad)
+        counts: Counter[str] = Counter()
         for partition in range(operator.partitions):
             for store in operator.stores:
                 directory = f"{operator.directory}/{partition}/{store.directory}"
                 with _noting(bad, f"{query.directory}/{directory}"):
                     files = store_files(source, operator, partition, store)
                     for block in read_rows(files, operator, store):
-                        rows += len(block.keys)
+                        counts[_name(store.name, block.family)] += len(block.keys)
+        rows += counts.total()
+        whole = len(bad) == before and operator.ordinal in recorded
+        reason = wrong_count(recorded[operator.ordinal], query, counts) if whole else None
+        if reason is not None:
+            bad.append(BadFile(f"{query.directory}/{operator.directory}", reason))
     return rows
 
 
@@ -173,11 +182,9 @@ def wrong_count(
     return None if rows == recorded else f"has {rows} rows instead of the {recorded} recorded"
 
 
-def _named(store: str, counts: RowCounts) -> dict[str, int]:
-    """Return the counts by the store names of :class:`~flinkish.checkpoint.operators.StoreInfo`."""
-    return {
-        (store if family == DEFAULT_FAMILY else family): n for family, n in counts.families.items()
-    }
+def _name(store: str, family: str) -> str:
+    """Return a store's or family's :class:`~flinkish.checkpoint.operators.StoreInfo` name."""
+    return store if family == DEFAULT_FAMILY else family
 
 
 @dataclass(frozen=True)

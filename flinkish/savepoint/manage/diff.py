@@ -35,6 +35,8 @@ _HEADER_FACTS = (
     "host",
     "program",
     "restored_from",
+    "complete",
+    "left_out",
 )
 _QUERY_FACTS = ("query_id", "batch_id", "planned_batch", "backend", "checkpoint_format")
 _OPERATOR_FACTS = ("kind", "uid", "ordinal", "partitions", "rows", "bytes", "files")

@@ -6,12 +6,13 @@ next savepoint may be another host's, whose clock is wrong, and a copy keeps the
 * **Batch numbers** come first. A query keeps its id and its batch count over restarts and restores,
   on any host, and both are in the metadata. Of two savepoints with a query in common, the one with
   the higher numbers is the later state.
-* **Times** decide where the numbers do not: no new batch, no query in common, or one query ahead
-  and another behind. A time in the future is ignored, and the file's time, by the storage's clock,
-  replaces it (:func:`flinkish.savepoint.directory.places.credible_time`).
+* **Times** decide where the numbers do not: no new batch, or no query in common. A time in the
+  future is ignored, and the file's time, by the storage's clock, replaces it
+  (:func:`flinkish.savepoint.directory.places.credible_time`).
 * If **numbers and times disagree**, the order is unknown: numbers start again if a checkpoint is
-  rolled back, and clocks can be wrong. Then neither savepoint makes the other dispensable, and a
-  rule that counts keeps the savepoints that are among the latest by numbers or by times.
+  rolled back, and clocks can be wrong. So it is if one query is ahead and another behind, as after
+  a rollback of one of them. Then neither savepoint makes the other dispensable, and a rule that
+  counts keeps the savepoints that are among the latest by numbers or by times.
 
 The parents of a savepoint (what its job was restored from) show only which jobs belong together
 (:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and it says nothing about the
@@ -79,32 +80,35 @@ def by_clock(candidates: Sequence[Candidate], now: float) -> list[Timed]:
     return sorted(timed, key=lambda each: each.sort_key)
 
 
+def is_ahead(one: Candidate, other: Candidate) -> bool:
+    """Return whether ``one`` has a higher batch of a query that both have."""
+    return any(
+        one.batches[query] > other.batches[query]
+        for query in min(one.batches, other.batches, key=len)
+        if query in one.batches and query in other.batches
+    )
+
+
 def progress(one: Candidate, other: Candidate) -> int:
     """Compare two savepoints by their batches: 1 if ``one`` is later, -1 if ``other`` is.
 
     0 if they have no query in common, the same batches, or batches that disagree.
     """
-    few, many = sorted((one.batches, other.batches), key=len)
-    ahead = behind = False
-    for query in few:
-        if query in many:
-            ahead = ahead or one.batches[query] > other.batches[query]
-            behind = behind or one.batches[query] < other.batches[query]
-    return ahead - behind
+    return is_ahead(one, other) - is_ahead(other, one)
 
 
 def replaces(one: Candidate, other: Candidate) -> bool:
     """Return whether ``one``, which is later by the clock, makes ``other`` dispensable.
 
-    It does if they are of one job or have a query in common, and ``other`` is not later by the
-    batches. ``one`` must also have every query of ``other``, or all queries of its job: then the
-    program has dropped those that only ``other`` has. Only a savepoint that is ``taken_here`` makes
-    another one that is ``taken_here`` dispensable.
+    It does if they are of one job or have a query in common, and ``other`` has no higher batch of a
+    common query. ``one`` must also have every query of ``other``, or all queries of its job: then
+    the program has dropped those that only ``other`` has. Only a savepoint that is ``taken_here``
+    makes another one that is ``taken_here`` dispensable.
     """
     related = one.run == other.run or not one.batches.keys().isdisjoint(other.batches)
     trusted = one.taken_here or not other.taken_here
     covers = one.has_all or other.batches.keys() <= one.batches.keys()
-    return related and trusted and covers and progress(other, one) <= 0
+    return related and trusted and covers and not is_ahead(other, one)
 
 
 def is_newest(job: Sequence[Timed], index: int) -> bool:
@@ -120,7 +124,8 @@ def is_newest(job: Sequence[Timed], index: int) -> bool:
 def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
     """Return whether fewer than ``count`` others are later, by the clock or by the batches.
 
-    Where the batches do not show which of two savepoints is later, the clock does.
+    Of two savepoints with equal batches, or without a common query, the clock decides which is
+    later. If their batches disagree, neither is.
 
     ``job`` has the savepoints of a job by the clock, newest first.
     """
@@ -129,8 +134,8 @@ def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
     mine = job[index].candidate
     later = 0
     for place, each in enumerate(job):
-        order = progress(each.candidate, mine)
-        later += order > 0 or (order == 0 and place < index)
+        is_later = place < index or is_ahead(each.candidate, mine)
+        later += is_later and not is_ahead(mine, each.candidate)
         if later >= count:
             return False
     return True

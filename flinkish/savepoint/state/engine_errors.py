@@ -19,7 +19,7 @@ DAMAGE = (
     *(ArithmeticError, AssertionError, LookupError, TypeError, ValueError),
     *(MemoryError, RecursionError, FileNotFoundError),
 )
-_HINT = "flinkish savepoint verify --level deep shows what is damaged"
+_HINT = "flinkish savepoint verify --level deep PATH shows what is damaged"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from flinkish.checkpoint.format.log_rewrites import with_state_ids
 from flinkish.checkpoint.format.logs import StateIds, parse_commit
 from flinkish.checkpoint.format.names import COMMITS, STATE
 from flinkish.engine.migration.pipeline import WrittenOperator
-from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
+from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.tables.bootstrap_state import write_rows
 from flinkish.errors import UsageError
 from flinkish.messages.requests import SavepointSummary
@@ -23,11 +23,7 @@ from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.engine_errors import converted_errors
-from flinkish.savepoint.state.state_directories import (
-    SavedDirectory,
-    saved_directory,
-    scratch_directory,
-)
+from flinkish.savepoint.state.state_directories import saved_directory, scratch_directory
 from flinkish.savepoint.write.query_records import rewritten_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.directory import StorageDirectory
@@ -90,8 +86,12 @@ def _source(
                 with source.open(record.path) as old, target.create(record.path) as new:
                     shutil.copyfileobj(old, new)
         operators = read_checkpoint(source, query.batch_id).operators
+        spark = savepoint.header.job.spark_version
+        root = storage.for_spark(checkpoint)
         written = {
-            operator.ordinal: _write(source, operator, target, checkpoint, chosen[operator.ordinal])
+            operator.ordinal: write_rows(
+                chosen[operator.ordinal], source, operator, target, root=root, spark=spark
+            )
             for operator in operators
             if operator.ordinal in chosen
         }
@@ -100,16 +100,6 @@ def _source(
             _put_ids(target, f"{COMMITS}/{query.batch_id}", new_ids)
     facts = [_facts(op.facts, written.get(op.state.ordinal)) for op in query.operators]
     return rewritten_source(query, checkpoint, facts)
-
-
-def _write(
-    source: SavedDirectory,
-    operator: OperatorState,
-    target: StorageDirectory,
-    checkpoint: str,
-    states: Mapping[str, Rows],
-) -> WrittenOperator:
-    return write_rows(states, source, operator, target, root=storage.for_spark(checkpoint))
 
 
 def _put_ids(target: StorageDirectory, name: str, new: Mapping[int, StateIds]) -> None:

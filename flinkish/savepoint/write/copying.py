@@ -1,9 +1,10 @@
 """Copying a savepoint to another storage, whole, and sealed with ``_metadata`` at the end.
 
-An interrupted copy has no ``_metadata``, so it is not a savepoint. The next copy continues it: a
-file already in place is read and compared with its recorded digest instead of being sent, and a
-file that an earlier savepoint of the job has at the target is taken from there. Every other file is
-digested on its way. Files that other savepoints hold for the source become the copy's own.
+An interrupted copy has no ``_metadata``, so it is not a savepoint. The next copy continues it, and
+repairs a damaged one: a file already in place is read and compared with its recorded digest instead
+of being sent, and a file that an earlier savepoint of the job has at the target is taken from
+there. Every other file is digested on its way. Files that other savepoints hold for the source
+become the copy's own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError
 from flinkish.messages.results import SavepointCopy
 from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.savepoint.directory.places import place_keys
-from flinkish.savepoint.format.reader import LOGS, OpenSavepoint, check_files, open_savepoint
+from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.write.copied_files import Copier, CopyProgress, as_own
 
@@ -52,6 +53,7 @@ def copy_savepoint(
                 hint="copy to another directory",
                 path=final,
             )
+        reporter.phase("reading")
         if _is_intact(existing):
             return _result(source, final, CopyProgress(source, reporter, present=source.files), 0.0)
     progress = CopyProgress(source, reporter)
@@ -114,7 +116,7 @@ def _is_same(one: OpenSavepoint, two: OpenSavepoint) -> bool:
 
 def _is_intact(savepoint: OpenSavepoint) -> bool:
     try:
-        check_files(savepoint, LOGS)
+        check_files(savepoint, FULL)
     except Corrupt:
         return False
     return True

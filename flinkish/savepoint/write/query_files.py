@@ -178,8 +178,8 @@ class QueryFiles:
             totals = self._ledger.totals(index)
             return query_record(query, directory, cut, totals.files, totals.bytes)
         raise WrongState(
-            f"query {query.name}: Spark trims its checkpoint faster than it can be saved"
-            f" ({trouble.message if trouble else 'no attempt was made'})",
+            f"query {query.name}: its checkpoint changed during each of {ATTEMPTS} attempts to "
+            f"save it (last: {trouble.message if trouble else 'no attempt was made'})",
             hint="raise spark.sql.streaming.minBatchesToRetain of the job, or use a longer trigger",
         )
 

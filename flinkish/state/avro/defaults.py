@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time
 from typing import Any, Final
 
@@ -141,12 +141,14 @@ def is_lossy(node: Node) -> bool:
 def is_same(value: Any, read: Any) -> bool:
     """Return whether a value was read as it was written, but for digits of floats.
 
-    Compares dates, times and infinite floats: the values that fastavro may silently change. A
-    record in a ``(name, value)`` pair, which names its type in a union, is not compared.
+    Compares dates, times and infinite floats: the values that fastavro may silently change. Of a
+    ``(name, record)`` pair, which names its type in a union, the record is compared.
     """
-    if isinstance(value, dict) and isinstance(read, dict):
+    if isinstance(read, dict) and isinstance(value, tuple):
+        value = value[1]
+    if isinstance(read, dict) and isinstance(value, Mapping):
         return all(is_same(value[name], each) for name, each in read.items() if name in value)
-    if isinstance(value, (list, tuple)) and isinstance(read, list):
+    if isinstance(read, list) and isinstance(value, Sequence):
         return all(map(is_same, value, read))
     if isinstance(value, (date, time)) and isinstance(read, (date, time)):
         return bool(value == read)

@@ -245,7 +245,8 @@ class _Walk:
             elif len(set(former)) == 1:
                 origins[each.name] = written[former[0]]
             elif former:
-                text = f"{' and '.join(former)} were both written, and are its aliases; leave one"
+                both = " and ".join(former)
+                text = f"{both} were both written, and are its aliases; keep only one alias"
                 self._problem((*path, each.name), text)
                 origins[each.name] = written[former[0]]
         return self._once(origins, path)
@@ -256,13 +257,13 @@ class _Walk:
         for name, each in fields.items():
             other = owners.setdefault(each.name, name)
             if other != name:
-                text = f"it and {other} both have the alias {each.name}; leave one"
+                text = f"it and {other} both have the alias {each.name}; only one may"
                 self._problem((*path, name), text)
         return fields
 
     def _added(self, each: Field, decoder: RecordDecoder, path: tuple[str, ...]) -> None:
         if not each.has_default:
-            text = "added without a default, and existing values have none of it; give it a default"
+            text = "added without a default, and existing values lack it; give it a default"
             self._problem((*path, each.name), text)
             return
         decoder.added.append((each.name, default_of(each)))

@@ -271,7 +271,8 @@ class _Parser:
         for branch in union.branches:
             key = branch.name if isinstance(branch, Named) else branch.kind
             if isinstance(branch, Union) or key in seen:
-                raise _invalid(f"the union {union} has {branch} within it, or twice")
+                what = "contains a union" if isinstance(branch, Union) else f"has {branch} twice"
+                raise _invalid(f"the union {union} {what}")
             seen.add(key)
         return union
 

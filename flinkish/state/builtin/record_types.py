@@ -197,8 +197,8 @@ def _check_aliases(cls: type, fields: Iterable[RecordField]) -> None:
         for alias in each.aliases:
             if alias in seen or alias == each.name:
                 raise UsageError(
-                    f"{class_name(cls)}.{each.name} has the alias {alias}, which is another's, "
-                    "or its own name",
+                    f"{class_name(cls)}.{each.name} has the alias {alias}, which is its own "
+                    "name or already an alias",
                     hint="an alias is the former name of one field",
                 )
             seen.add(alias)
@@ -222,9 +222,9 @@ _PRIMITIVES: Final[dict[Any, Callable[[], TypeSerializer[Any]]]] = {
     Decimal: DecimalSerializer,
 }
 _ADVICE: Final[dict[Any, str]] = {
-    list: "say of what it is a list: list[int]",
-    dict: "say what its keys and values are: dict[str, int]",
-    tuple: "say what it consists of: tuple[int, str]; for any number of values use list[T]",
+    list: "give the type of its elements: list[int]",
+    dict: "give the types of its keys and values: dict[str, int]",
+    tuple: "give the types of its elements: tuple[int, str]; for any number of values use list[T]",
     set: "use dict[T, bool], or list[T]",
     frozenset: "use dict[T, bool], or list[T]",
     type(None): "use Optional[T]",

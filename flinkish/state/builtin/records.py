@@ -323,7 +323,7 @@ def _match(old: Iterable[str], new: DataclassSerializer[Any]) -> _Match:
         elif former:
             problems[each.name] = (
                 f"{' and '.join(former)} are both fields of the state and its aliases; "
-                "leave one alias"
+                "keep only one alias"
             )
         elif each.default is not None:
             added[each.name] = each.default

@@ -155,12 +155,15 @@ def _only_stores_fields(cls: Any) -> bool:
     if not dataclasses.is_dataclass(cls) or type(cls) is not type:
         return False
     generated = cls.__dataclass_params__  # type: ignore[attr-defined]
+    # A class that defines __init__ keeps it, but ``init`` is True all the same.
+    code = getattr(cls.__init__, "__code__", None)
+    default_init = generated.init and getattr(code, "co_filename", "") == "<string>"
     plain = cls.__new__ is object.__new__ and not hasattr(cls, "__post_init__")
     sets = cls.__setattr__ is object.__setattr__ or generated.frozen
     fields = dataclasses.fields(cls)
     own = all(each.init and not hasattr(type(cls.__dict__.get(each.name)), "__set__")
               for each in fields)  # fmt: skip
-    return bool(generated.init and plain and sets and own)
+    return bool(default_init and plain and sets and own)
 
 
 class Rewriter:

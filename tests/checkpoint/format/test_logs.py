@@ -250,6 +250,12 @@ def test_only_the_watermark_changes(tmp_path: Path, name: str) -> None:
     assert data.split(b"\n")[2:] == found.split(b"\n")[2:]
 
 
+def test_a_setting_with_an_unpaired_surrogate_is_drained() -> None:
+    """An escape is valid JSON, and UTF-8 has no other form of such a character."""
+    data = b'v1\n{"batchWatermarkMs":5,"batchTimestampMs":9,"conf":{"a":"\\uD800"}}\n-'
+    assert drained_entry(data, "offsets/1") == data.replace(b":5,", b":9223372036854775,")
+
+
 def test_the_maximum_fits_microseconds() -> None:
     assert MAX_WATERMARK_MS * 1000 < 2**63 <= (MAX_WATERMARK_MS + 1) * 1000
 

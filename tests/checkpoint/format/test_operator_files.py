@@ -78,6 +78,15 @@ def test_locations_of_an_unknown_form_are_refused() -> None:
             moved_location(location, "metadata", "/new", 0)
 
 
+@pytest.mark.parametrize(
+    "rest", ["../../../etc/passwd", "_stateSchema/../../../x", "./x", "a//b", "..", "", "a\0b"]
+)
+def test_a_location_that_leads_out_of_the_state_directory_is_refused(rest: str) -> None:
+    """Spark's executors would open it as a schema file, whoever made the savepoint."""
+    with pytest.raises(ValueError, match="not in a state directory"):
+        moved_location(f"file:/old/state/0/{rest}", "metadata", "/new/c", 7)
+
+
 def test_operator_metadata() -> None:
     def moved_to(data: bytes, ordinal: int) -> bytes | None:
         return with_operator(data, "metadata", root="/new", ordinal=ordinal)

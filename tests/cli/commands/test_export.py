@@ -10,7 +10,10 @@ import pytest
 
 from flinkish import storage
 from flinkish.checkpoint.wholeness import read_whole_cut
+from flinkish.cli.commands.export import show
+from flinkish.cli.output.printer import Output
 from flinkish.client.export_checkpoints import built, new_directory
+from flinkish.client.exporting import ExportResult
 from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError, WrongState
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -143,6 +146,12 @@ def test_in_place_of_a_programs_own_checkpoint(cli: Command, tmp_path: Path) -> 
     assert names(tmp_path) == ["own", kept.name, "saved"]
     refused = cli("export", str(saved.root), "--in-place-of", str(tmp_path / "none"))
     assert refused.code == SavepointNotFound.code
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_warnings_are_shown_with_q_too(capsys: pytest.CaptureFixture[str], quiet: bool) -> None:
+    show(Output(quiet=quiet), ExportResult((), None, warnings=("not exactly once",)))
+    assert capsys.readouterr().err == "warning: not exactly once\n"
 
 
 def test_a_checkpoint_on_which_a_job_runs(cli: Command, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from flinkish.cli.commands.list import wanted_states
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
-from flinkish.registry import fast_list
+from flinkish.registry import fast_list, liveness
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     FINAL_STATES,
@@ -212,6 +212,8 @@ def test_prune_says_that_no_registry_tells_what_jobs_need(cli: Command) -> None:
         ("recover",),
         ("metrics",),
         ("savepoint", "--all", "sp"),
+        ("list",),  # the fast path
+        ("list", "--stuck"),
     ],
     ids=" ".join,
 )
@@ -224,6 +226,10 @@ def test_json_says_that_there_is_no_registry(cli: Command, words: tuple[str, ...
 def test_json_has_the_warnings(cli: Command) -> None:
     (cli.directory / "sp").mkdir()
     [warning] = cli.ok("savepoint", "prune", "sp", "--keep-last", "1", "--json").json()["warnings"]
+    assert "there is no registry at" in warning
+    [warning] = cli.ok("list", "--json", "-Dregistry.ulr=x").json()["warnings"]
+    assert "did you mean registry.url?" in warning
+    [warning] = cli.ok("list", "--stuck", "--json").json()["warnings"]
     assert "there is no registry at" in warning
 
 
@@ -335,8 +341,12 @@ def gone() -> ProcessRef:
     ids=["dead", "reused pid", "another host"],
 )
 def test_a_job_that_may_be_dead_is_no_plain_case(
-    cli: Command, registry: Registry, supervisor: Callable[[], ProcessRef]
+    cli: Command,
+    registry: Registry,
+    supervisor: Callable[[], ProcessRef],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(liveness, "sleep", lambda _seconds: None)
     job = add(registry, 1, JobState.RUNNING, supervisor=supervisor())
     assert entry.list_plainly([]) is False
     assert cli.ok("list").out == "", "long without a heartbeat, or without a process"

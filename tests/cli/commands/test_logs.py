@@ -52,6 +52,13 @@ def test_what_is_shown(cli: Command, log: Path, words: tuple[str, ...], expected
         assert cli.ok("logs", JOB, *words, "--json").json()["lines"] == expected.splitlines()
 
 
+def test_a_log_that_is_gone_may_have_been_removed(cli: Command, log: Path) -> None:
+    log.unlink()
+    refused = cli("logs", JOB)
+    assert "cannot read the log of job app" in refused.err
+    assert "may have been removed" in refused.err
+
+
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_an_incomplete_last_line_counts_among_the_last(cli: Command, log: Path, count: int) -> None:
     log.write_text("one\ntwo\nthree")

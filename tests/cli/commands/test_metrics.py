@@ -58,6 +58,8 @@ def test_served_as_they_are_at_each_request(cli: Command) -> None:
             text = answer.read().decode()
         assert families(text) == families(cli.ok("metrics").out)
         assert (f'job_id="{job}"' in text) is (job is not None)
+        if job is None:
+            assert line_with(server.stderr, "").startswith("warning: there is no registry at")
         job = job or cli.start()
     taken = cli("metrics", "--listen", found[0].split(":")[2].partition("/")[0])
     assert taken.code == 1

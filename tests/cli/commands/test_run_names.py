@@ -32,6 +32,20 @@ def test_a_name_that_is_taken_is_refused(cli: Command) -> None:
     assert cli.start("serve", "--name", "rides") != job, "free again"
 
 
+@pytest.mark.parametrize("is_default", [True, False], ids=["default", "configured"])
+@pytest.mark.parametrize(
+    "more",
+    [("--name", "rides"), ("--if-not-running",), ("--name", "rides", "--resume")],
+    ids=" ".join,
+)
+def test_a_dry_run_creates_no_registry(
+    cli: Command, tmp_path: Path, more: tuple[str, ...], is_default: bool
+) -> None:
+    where = () if is_default else ("-D", f"registry.url={tmp_path}/my/registry.db")
+    cli.ok(*cli.run_words("serve", "--dry-run", *where, *more))
+    assert not list(tmp_path.rglob("*.db"))
+
+
 def test_programs_without_a_name_run_side_by_side(cli: Command) -> None:
     first, second = cli.start(), cli.start()
     assert first != second

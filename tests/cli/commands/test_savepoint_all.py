@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from flinkish.client.all_jobs import AllSaved, JobOutcome
+from flinkish.client.listing import Troubles
+from flinkish.client.requests import Removal
+from flinkish.errors import DriverLost
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
@@ -213,6 +217,15 @@ def test_only_dead_jobs_are_told_in_the_same_way(cli: Command) -> None:
     dead_job(cli)
     for _ in range(2):  # found dead now, and known to be
         assert cli("savepoint", "--all", "sp", "-q").code == 3
+
+
+@pytest.mark.parametrize(("request_id", "code"), [("r", 1), (None, 3)])
+def test_a_driver_that_dies_while_it_saves_is_a_failed_attempt(
+    request_id: str | None, code: int
+) -> None:
+    job = JobRecord("d" * 32, "dead", JobState.FAILED, 1.0, Launch("/app.py"))
+    outcome = JobOutcome(job, request_id, error=DriverLost("its process is gone"))
+    assert AllSaved([outcome], Troubles(), Removal()).exit_code == code
 
 
 def test_a_death_that_list_has_seen_is_not_lost(cli: Command) -> None:

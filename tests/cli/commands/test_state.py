@@ -173,3 +173,14 @@ def test_what_an_export_refuses(cli: Command, tmp_path: Path) -> None:
     assert planned["operator"]["state"] == "default"
     assert planned["path"] == new
     assert not os.path.exists(new)
+
+
+@pytest.mark.parametrize(
+    "words", [("state", "export", "S", "hdfs-agg", "T"), ("migrate", "S", "T")]
+)
+def test_a_quiet_dry_run_writes_nothing(
+    cli: Command, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    places = {"S": save(tmp_path, "hdfs-agg"), "T": str(tmp_path / "new")}
+    result = cli.ok(*[places.get(word, word) for word in words], "--dry-run", "-q")
+    assert (result.out, result.err) == ("", "")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flinkish import Client
-from flinkish.client import together
+from flinkish.client import all_jobs, requests, together
+from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.context import Context
 from flinkish.client.together import newest_together, restart_all
 from flinkish.config import Config
@@ -171,6 +173,32 @@ def test_what_is_not_started_is_told_before_the_others_are_waited_for(
     assert [outcome.job.name for outcome in result.outcomes] == ["a", "b"]
 
 
+def test_a_job_may_end_within_what_is_left_of_the_timeout(
+    cli: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(cli, "a")
+    with cli.registry() as registry:
+        job, (stop,) = registry.job("a" * 32), registry.requests("a" * 32)
+    clock, waits = [1000.0], []
+
+    def answer(*_: object) -> Request:
+        clock[0] += 590
+        return stop
+
+    monkeypatch.setattr(all_jobs, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(all_jobs, "wait_request", answer)
+    monkeypatch.setattr(requests, "wait_end", lambda *given: waits.append(given[-1]))
+    with Context(Config.load()) as context:
+        all_jobs.all_answers(
+            context,
+            [job],
+            lambda each: JobOutcome(each, stop.request_id),
+            timeout=600,
+            on_outcome=lambda _outcome: None,
+        )
+    assert waits == [10]
+
+
 def test_a_dry_run_finds_a_savepoint_that_is_gone(cli: Command) -> None:
     stopped(cli, "a")
     refused = cli(*RESTART, "--dry-run")
@@ -194,6 +222,7 @@ def test_a_job_that_has_gone_on_is_not_started_again(cli: Command, has_committed
         (failed,) = document["failed"]
         assert failed["job_id"] == job
         assert f"flinkish restart {new}" in failed["error"]["hint"]
+        assert "the savepoint that this job was stopped with" in failed["error"]["message"]
     else:
         assert names(document["restarted"]) == ["rides"]
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flinkish.cli.commands.upgrade import _show_dry_run
+from flinkish.cli.output.printer import Output
+from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.config import Config
+from flinkish.messages.plan import RestorePlan
 from flinkish.messages.upgrades import Upgrade
+from flinkish.upgrade.preparation import Ready
 from tests.cli.conftest import Command
+from tests.upgrade.test_steps import UPGRADE
 from tests.upgrade.test_takeover import GONE, ID, new
 
 
@@ -50,6 +57,17 @@ def test_one_is_undone(cli: Command) -> None:
     undone = cli.ok("upgrade", "rollback", ID, "--json").json()
     assert (undone["state"], undone["job_id"]) == ("ABANDONED", upgrade.job_id)
     assert cli.status(upgrade.job_id)["state"] == "RUNNING"
+
+
+def test_what_it_would_do_begins_with_the_rehearsal(capsys: pytest.CaptureFixture[str]) -> None:
+    ready = Ready(UPGRADE, Plan(None, "ok", 0, (), RestorePlan(), None), UPGRADE.launch)
+    steps = []
+    for rehearsed in (False, True):
+        assert _show_dry_run(Output(json=True), ready, rehearsed) == 0
+        steps.append(json.loads(capsys.readouterr().out)["steps"])
+    (plain, (rehearsal, *others)) = steps
+    assert plain == others
+    assert "rehearse the new program on a copy" in rehearsal
 
 
 def test_an_id_that_is_none(cli: Command) -> None:

@@ -11,8 +11,11 @@ import sys
 
 import pytest
 
+from flinkish.cli.app import _what_is_lost
+from flinkish.cli.entry import main
 from flinkish.cli.output.streams import Stream, StreamLost, _guarded, flush, lost
 from tests.cli.conftest import ROOT, Command
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 def test_a_full_stream_is_remembered_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +96,23 @@ def test_the_command_on_such_streams(redirection: str, code: int) -> None:
         assert error["id"] == "result-not-written"
         assert '"to": "4.0.0"' in error["result"]
         assert error["hint"].startswith("the command succeeded")
+
+
+def test_a_lost_result_is_told_in_the_form_that_the_command_was_asked_for(
+    cli: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here ``--json`` stands behind the words of ``export``, where only the command reads it."""
+    saved = CheckpointLikeness(cli.directory / "saved").run_to(2)
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["export", str(saved.root), str(cli.directory / "plain"), "--json"]) == 16
+    assert json.loads(capsys.readouterr().err)["error"]["id"] == "result-not-written"
+
+
+@pytest.mark.parametrize("lines", [["x"], ["x", "y"]], ids=len)
+def test_only_a_command_that_succeeded_is_said_to_have(lines: list[str]) -> None:
+    assert _what_is_lost(lines, 0).startswith("the command succeeded")
+    assert _what_is_lost(lines, 3) == ("its result is: x" if len(lines) == 1 else "")
 
 
 def test_a_savepoint_that_was_taken_is_told_all_the_same(cli: Command) -> None:

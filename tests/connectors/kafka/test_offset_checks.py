@@ -185,6 +185,7 @@ def test_where_the_cost_of_starting_afresh_is_not_known() -> None:
         cost = reset_cost(reading, SAVED, known, starting)
         assert cost.endswith("the number of rows skipped or read again is unknown")
     assert reset_cost(reading, SAVED, has, "") == ""
+    assert "at its startingTimestamp;" in reset_cost(reading, SAVED, has, "startingtimestamp")
 
 
 def test_a_topic_that_was_made_again_as_long_as_the_position() -> None:

@@ -117,6 +117,7 @@ def test_a_record_is_read_again() -> None:
 
 def test_a_record_of_another_hand_is_read_with_care() -> None:
     rows = {"0": [1], "x": [1, 2], "1": ["a", 2], "-1": [1, 2], "2": {}, "3": [True, 1]}
+    rows["9" * 5000] = [1, 2]
     odd = {"a": {"id": 7, "first": rows}, "b": [], "c": {"first": 1}}
     assert parse_identities(odd) == {"a": topic(None), "c": topic(None)}
     assert parse_identities([]) == parse_identities(None) == {}

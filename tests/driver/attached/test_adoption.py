@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,16 @@ from py4j.clientserver import ClientServerConnection
 
 from flinkish import uid
 from flinkish.driver.attached import attachment
-from flinkish.driver.attached.adoption import trigger_of
+from flinkish.driver.attached.adoption import names_of, trigger_of
 from flinkish.driver.attached.attachment import attach
-from flinkish.errors import SavepointNotFound
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import SavepointNotFound, UsageError
+from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
+    JobRecord,
     JobState,
     Request,
     RequestKind,
@@ -40,6 +46,60 @@ from flinkish.savepoint.format.reader import describe, open_savepoint
 )
 def test_a_trigger_is_read_from_its_name(text: str, trigger: dict[str, Any]) -> None:
     assert trigger_of(text) == trigger
+
+
+@pytest.mark.parametrize(
+    ("running", "names"),
+    [
+        ([None, None], ["query-1", "query-2"]),
+        (["query-2", None, None], ["query-2", "query-1", "query-3"]),
+        ([None, "query-1"], ["query-2", "query-1"]),
+    ],
+)
+def test_running_queries_have_names_of_their_own(
+    running: list[str | None], names: list[str]
+) -> None:
+    assert names_of([SimpleNamespace(name=name) for name in running]) == names
+
+
+def test_an_adopted_unnamed_query_is_hidden_by_no_other(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two queries of one name only the newer would be in status and savepoints."""
+    launch = Launch("/a.py", external=ExternalLauncher("python", "1"))
+    job = JobRecord("a" * 32, "a", JobState.CREATED, 1.0, launch)
+    registry.add_job(job)
+    runtime = Runtime(registry, job, "/root")
+    session: Any = SimpleNamespace(_jsparkSession=SimpleNamespace(equals=lambda _: True))
+    session.conf = SimpleNamespace(get=lambda *_: None)
+    hadoop = SimpleNamespace(get=lambda _: "")
+    session._jsc = SimpleNamespace(hadoopConfiguration=lambda: hadoop)
+    query: Any = SimpleNamespace(
+        name="query-1",
+        generated_name=True,
+        adopted=True,
+        facts=WriterFacts(format="noop"),
+        root_uri="file:///ck",
+        checkpoint="/ck",
+        own="file:///ck",
+        session=session,
+        query_id="1",
+        run_id="2",
+        jsq=None,
+    )
+    monkeypatch.setattr(runtime._starts._others, "take", lambda *_, **__: None)
+    monkeypatch.setattr(spark_jvm, "has_ended", lambda _: False)
+    monkeypatch.setattr(spark_jvm, "error_of", lambda _: None)
+    runtime.adopt(query)
+    preparer = runtime._starts._preparer
+    assert preparer.name_of(WriterFacts(), session) == "query-2"
+    again = WriterFacts(options={"checkpointlocation": "/ck"})
+    assert preparer.name_of(again, session) == "query-1", "it is the same query"
+    with (
+        pytest.raises(UsageError, match="'query-1'"),
+        runtime._starts._reports.starting("query-1", session),
+    ):
+        pass
 
 
 def wait_for(condition: Callable[[], Any]) -> None:

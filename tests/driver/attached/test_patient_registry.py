@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,31 @@ def test_a_job_that_was_canceled_is_not(patient: PatientRegistry, tmp_path: Path
     with running(patient, tmp_path) as reader:
         reader.transition(JOB_ID, JobState.CANCELED, "canceled")
         assert patient.heartbeat(JOB_ID, []) is JobState.CANCELED
+
+
+def test_the_program_does_not_wait_for_an_attempt_to_reach_it(
+    patient: PatientRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt may take until the time limit of a connection."""
+    looks: list[bool] = []
+    look = Registry.requests
+
+    def is_free() -> bool:
+        got = patient._order.acquire(blocking=False)
+        if got:
+            patient._order.release()
+        return got
+
+    def attempt(registry: Registry, job_id: str) -> Any:
+        with ThreadPoolExecutor(1) as program:
+            looks.append(program.submit(is_free).result())
+        return look(registry, job_id)
+
+    with running(patient, tmp_path):
+        monkeypatch.setattr(Registry, "requests", attempt)
+        patient._lose(RegistryError("the server restarts"))
+        assert patient.settle(60)
+    assert looks == [True]
 
 
 def test_a_registry_that_goes_away_stops_nothing(

@@ -42,6 +42,27 @@ def test_how_a_program_ended(line: str, code: int, outcome: str) -> None:
     assert ("ValueError: why" in done.stderr) is ("ValueError" in line), "Python says it as ever"
 
 
+@pytest.mark.parametrize(
+    ("after", "outcome"),
+    [
+        ("queries.append('q')", "0 NoneType works"),
+        ("pass", "2 SystemExit works"),  # it may be what ends the program
+        ("queries.append('q'); sys.exit(3)", "3 SystemExit works"),
+        ("queries.append('q'); raise ValueError", "1 ValueError works"),
+    ],
+)
+def test_an_exit_before_a_start_of_a_query_was_handled(after: str, outcome: str) -> None:
+    lines = (
+        "end.remove()",
+        "queries = []",
+        "end = ProgramEnd(conclude, starts=lambda: len(queries))",
+        "try: sys.exit(2)",
+        "except SystemExit: pass",
+        after,
+    )
+    assert run(*lines).stdout.strip() == outcome
+
+
 def test_a_refused_restore_has_its_own_status() -> None:
     assert run("pass", status=5).returncode == 5
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.config import loader
 from flinkish.driver.attached.request import Arguments, asks_restore, attach_request
-from flinkish.errors import FlinkishError, InvalidConfiguration, UsageError
+from flinkish.errors import FlinkishError, InvalidConfiguration, StorageError, UsageError
 from flinkish.launch.restoring import options_from
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
@@ -57,7 +58,7 @@ def test_flinkish_from_savepoint_is_the_key_of_run(tmp_path: Path) -> None:
     asked = attach_request(Arguments(), environ, {}, str(tmp_path))
     assert asked.restore is not None
     assert asked.restore.path == SAVEPOINT
-    assert asks_restore(Arguments(), environ, {})
+    assert asks_restore(Arguments(), environ, {}, str(tmp_path))
 
 
 def test_every_option_of_a_restore_has_a_spelling() -> None:
@@ -123,9 +124,83 @@ def test_a_wrong_setting_is_named(
         (Arguments(), {"FLINKISH_FROM_SAVEPOINT": ""}, {}, False),
         (Arguments(), {}, {"spark.flinkish.restore.savepoint": SAVEPOINT}, True),
         (Arguments(), {}, {"spark.flinkish.execution.state-recovery.path": SAVEPOINT}, True),
+        (Arguments(), {}, {"spark.flinkish.execution.savepoint.path": SAVEPOINT}, True),
+        (Arguments(keys={"execution.state-recovery.path": SAVEPOINT}), {}, {}, True),
+        (Arguments(), {"FLINKISH_EXECUTION_STATE_RECOVERY_PATH": SAVEPOINT}, {}, True),
+        (Arguments(), {"FLINKISH_EXECUTION_SAVEPOINT_PATH": SAVEPOINT}, {}, True),
+        (Arguments(), {"FLINKISH_RESTORE_SINK_AHEAD": "rebase"}, {}, True),
+        (Arguments(), {"FLINKISH_RESTORE_SINK_AHEAD": ""}, {}, False),
+        (Arguments(), {"FLINKISH_CLIENT_TIMEOUT": "soon"}, {}, False),
     ],
 )
 def test_a_restore_is_asked_for(
-    arguments: Arguments, environ: dict[str, str], spark: dict[str, str], asks: bool
+    tmp_path: Path,
+    arguments: Arguments,
+    environ: dict[str, str],
+    spark: dict[str, str],
+    asks: bool,
 ) -> None:
-    assert asks_restore(arguments, environ, spark) is asks
+    environ = {"HOME": str(tmp_path), **environ}
+    assert asks_restore(arguments, environ, spark, str(tmp_path)) is asks
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        (f'"execution.state-recovery.path" = "{SAVEPOINT}"', True),
+        (f'[execution.savepoint]\npath = "{SAVEPOINT}"', True),
+        ('"client.timeout" = "60 s"', False),
+        ("no TOML", True),  # it may name a savepoint
+    ],
+)
+def test_a_restore_is_asked_for_by_a_file_of_the_configuration(
+    tmp_path: Path, text: str, asks: bool
+) -> None:
+    (tmp_path / "flinkish.toml").write_text(text)
+    assert asks_restore(Arguments(), {"HOME": str(tmp_path)}, {}, str(tmp_path)) is asks
+
+
+def test_a_configuration_that_may_not_be_read_asks_for_no_restore(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in a container whose home directory belongs to another user."""
+
+    def denied(path: str) -> None:
+        raise StorageError(f"cannot read {path}: Permission denied")
+
+    monkeypatch.setattr(loader, "read_toml", denied)
+    assert not asks_restore(Arguments(), {"HOME": str(tmp_path)}, {}, str(tmp_path))
+
+
+def test_an_argument_for_a_key_wins_over_the_environment_and_sparks_settings(
+    tmp_path: Path,
+) -> None:
+    keys = {
+        "execution.state-recovery.path": SAVEPOINT,
+        "execution.state-recovery.claim-mode": "claim",
+        "parallelism.default": "4",
+    }
+    environ = {
+        "HOME": str(tmp_path),
+        "FLINKISH_RESTORE_SAVEPOINT": "/sp/by-environment",
+        "FLINKISH_RESTORE_PARALLELISM": "8",
+    }
+    asked = attach_request(Arguments(keys=keys), environ, {}, str(tmp_path))
+    assert asked.restore == RestoreSpec(SAVEPOINT, RestoreOptions(claim_mode="claim"), 4)
+    assert asked.parallelism == 4
+
+
+def test_the_argument_parallelism_wins_over_the_environment(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "FLINKISH_RESTORE_PARALLELISM": "8"}
+    arguments = Arguments(savepoint=SAVEPOINT, parallelism=4)
+    asked = attach_request(arguments, environ, {}, str(tmp_path))
+    assert asked.restore == RestoreSpec(SAVEPOINT, _defaults(), 4)
+
+
+def test_the_savepoint_of_the_environment_wins_over_that_of_sparks_settings(
+    tmp_path: Path,
+) -> None:
+    environ = {"HOME": str(tmp_path), "FLINKISH_FROM_SAVEPOINT": SAVEPOINT}
+    spark = {"spark.flinkish.restore.savepoint": "/sp/by-spark"}
+    asked = attach_request(Arguments(), environ, spark, str(tmp_path))
+    assert asked.restore == RestoreSpec(SAVEPOINT, _defaults())

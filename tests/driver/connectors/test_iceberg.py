@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flinkish.connectors.iceberg import IcebergPosition
 from flinkish.connectors.table_commits import TableCommit
-from flinkish.driver.connectors.iceberg import commit_of, is_path
+from flinkish.driver.connectors import iceberg as iceberg_tables
+from flinkish.driver.connectors.iceberg import IcebergTable, commit_of, is_path
 from tests.support import venvs
 from tests.support.driver import iceberg
 from tests.support.servers import jars
@@ -52,6 +57,52 @@ def test_what_has_a_slash_is_a_path() -> None:
     assert is_path("/a/b")
     assert is_path("s3a://bucket/t")
     assert not is_path("catalog.db.t")
+
+
+def fake_session(snapshots: list[dict[str, Any]]) -> Any:
+    """A session with one table, whose snapshots each continue the one before."""
+    known = {each["snapshot-id"]: _Snapshot(each) for each in snapshots}
+    for before, each in itertools.pairwise(snapshots):
+        each["parent-snapshot-id"] = before["snapshot-id"]
+    table = SimpleNamespace(
+        name=lambda: "/out/t",
+        uuid=lambda: "id",
+        properties=dict,
+        currentSnapshot=lambda: known[snapshots[-1]["snapshot-id"]],
+        snapshot=known.get,
+    )
+    tables = SimpleNamespace(load=lambda place: table)
+    packages = SimpleNamespace(
+        SnapshotParser=SimpleNamespace(toJson=lambda snapshot: json.dumps(snapshot.record)),
+        hadoop=SimpleNamespace(HadoopTables=lambda configuration: tables),
+    )
+    state = SimpleNamespace(newHadoopConf=lambda: None)
+    return SimpleNamespace(
+        _jvm=SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(iceberg=packages))),
+        _jsparkSession=SimpleNamespace(sessionState=lambda: state),
+    )
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    record: dict[str, Any]
+
+    def snapshotId(self) -> int:
+        return int(self.record["snapshot-id"])
+
+
+def test_a_batch_or_a_position_before_many_commits_of_others_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(iceberg_tables, "_HISTORY", 3)
+    own = {"spark.sql.streaming.queryId": "q", "spark.sql.streaming.epochId": "7"}
+    others = [snapshot(number, "append", **{"added-records": "2"}) for number in range(2, 12)]
+    table = IcebergTable(fake_session([snapshot(1, "append", **own), *others]), "/out/t")
+    assert table.read("q").newest_batch == 7
+    assert table.read("not yet").newest_batch is None
+    answer = table.answer(IcebergPosition(1, 0), {})
+    assert (answer.ancestor, answer.whole, len(answer.since)) == (True, True, 10)
+    assert [commit.version for commit in table.history()] == [9, 10, 11]
 
 
 @pytest.fixture(scope="module", params=["3.5.9", "4.0.5", "4.1.4"])
@@ -153,7 +204,7 @@ class TestOnRealSparks:
     def test_batches_on_a_branch_are_not_known(self, found: Any) -> None:
         assert found["branch exists"]["exists"]
         for step in ("branch", "audited branch"):
-            assert "to its branch x, where Iceberg does not know" in found[step]["message"]
+            assert "to the branch x, for which Iceberg does not look up" in found[step]["message"]
         assert found["no such branch"]["error"] is None
 
     @pytest.mark.parametrize(

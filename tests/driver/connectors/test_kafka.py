@@ -24,7 +24,7 @@ from flinkish.connectors.kafka.reading import (
 )
 from flinkish.connectors.sources import Consent, NewSource
 from flinkish.driver.connectors import kafka as driver_kafka
-from flinkish.driver.connectors.kafka import ask_broker, client_options, identify
+from flinkish.driver.connectors.kafka import ask_broker, client_options, identify, unanswered
 from flinkish.driver.plan.plan_classes import read_tree
 from flinkish.driver.plan.plan_sources import read_relations
 from tests.support.restore.query_builders import reads
@@ -231,6 +231,13 @@ def test_the_options_of_a_source_in_a_plan(session: Any) -> None:
 
 def test_a_source_without_servers(spark: Any) -> None:
     assert "bootstrap servers are unknown" in ask_broker(spark, reads("kafka[subscribe=a]"), {}).why
+
+
+def test_a_client_that_hangs_was_given_three_times_as_long() -> None:
+    hangs = unanswered("host:1", "java.util.concurrent.TimeoutException", 5.0)
+    assert hangs == "host:1 does not answer within 15 s"
+    why = "org.apache.kafka.common.errors.TimeoutException: Timed out. Call: listTopics"
+    assert unanswered("host:1", why, 5.0).endswith(f"within 5 s, or refuses: {why}")
 
 
 def test_the_settings_of_a_client_among_the_options() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.connectors.table_commits import TableCommit, TableReading
+from flinkish.driver.connectors import sinks
 from flinkish.driver.connectors.sinks import facts_at, open_table, resolve
 from flinkish.driver.connectors.table import SinkPlace
 from flinkish.errors import TableError
@@ -23,6 +25,31 @@ def test_other_formats_keep_no_versions() -> None:
     assert open_table(SinkPlace(None, "/out"), None) is None
     assert open_table(SinkPlace("delta"), None) is None
     assert facts_at(SinkPlace("parquet", "/out"), None, "q", 3) == ({}, "")
+
+
+class _Table:
+    """A table of query q, at batch 7, whose oldest commit that is still there is of batch 5."""
+
+    def exists(self) -> bool:
+        return True
+
+    def read(self, query_id: str) -> TableReading:
+        return TableReading("t", 42, 7, skips_after_rollback=False, computes_skipped=False)
+
+    def history(self, version: int | None = None, *, back_to: int | None = None) -> Any:
+        return [TableCommit(35 + batch, "append", "q", batch) for batch in (5, 6, 7)]
+
+    def roll_back(self, version: int) -> None:
+        raise NotImplementedError
+
+
+def test_the_version_at_a_batch_or_why_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sinks._OPEN, "delta", lambda place, session: _Table())
+    place = SinkPlace("delta", "/out")
+    assert facts_at(place, None, "q", 7) == ({"table_id": "t", "table_version": 42}, "")
+    assert facts_at(place, None, "q", 6) == ({"table_id": "t", "table_version": 41}, "")
+    lost = "its history no longer reaches back to batch 3"
+    assert facts_at(place, None, "q", 3) == ({}, lost)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,6 +97,39 @@ def test_what_an_executor_is_refused_is_told_as_by_the_driver(spark: Any, tmp_pa
     assert "Traceback" not in by_executors.value.message
     good = list(SparkTransferer(spark, "true").carry([job], total_bytes=1))
     assert good == [TransferOutcome(1, good[0].digest, good[0].linked)]
+
+
+@pytest.mark.parametrize("mode", ["true", "auto"])
+def test_a_job_that_fails_is_told_in_one_line(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> Any:
+        raise RuntimeError(
+            "An error occurred while calling z:PythonRDD.collectAndServe.\n"
+            ": org.apache.spark.SparkException: Job aborted\n\tat org.apache.A.b(A.scala:1)\n"
+            "Caused by: java.lang.OutOfMemoryError: heap\n\tat org.apache.C.d(C.scala:2)\n"
+        )
+
+    context = SimpleNamespace(
+        _flinkish_shipped=True, master="yarn", parallelize=fail, setJobDescription=lambda _: None
+    )
+    session: Any = SimpleNamespace(sparkContext=context)
+    monkeypatch.setattr(file_transfer, "should_distribute", lambda *_, **__: True)
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_bytes(b"a")
+    carried = SparkTransferer(session, mode).carry(
+        transfers(source, tmp_path / "target"), total_bytes=1
+    )
+    if mode == "auto":
+        assert len(list(carried)) == 1
+        text = capsys.readouterr().err.removesuffix("\n")
+    else:
+        with pytest.raises(StorageError) as refused:
+            list(carried)
+        text = refused.value.message
+    assert text.endswith(": java.lang.OutOfMemoryError: heap")
+    assert "\n" not in text
 
 
 @pytest.fixture

@@ -129,9 +129,36 @@ flinkish.errors.StorageError: disk full: cannot use RocksDB's files
     assert error.message.endswith("StorageError: disk full: cannot use RocksDB's files")
 
 
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.io.IOException: No space left on device",
+        "java.io.IOException: Mkdirs failed to create file:/out/_temporary/0",
+        "java.io.FileNotFoundException: /out/part-00000.json (Permission denied)",
+        "java.nio.file.FileSystemException: /out: Read-only file system",
+        "org.apache.hadoop.security.AccessControlException: Permission refused: user=a",
+    ],
+)
+def test_what_java_says_of_a_file_is_storage_with_the_cause_as_the_reason(cause: str) -> None:
+    error = told_by_spark(f"{JAVA}Caused by: {cause}\n", "counts", "state could not be exported")
+    assert type(error) is StorageError
+    assert error.message == f"query counts: state could not be exported: {cause}"
+
+
+def test_a_worker_that_crashed_is_not_storage() -> None:
+    crashed = f"{JAVA}Caused by: java.io.EOFException\n"
+    assert type(told_by_spark(crashed, "counts")) is FlinkishError
+
+
 @pytest.mark.parametrize("query", ["counts", None])
 def test_a_full_disk_of_an_executor_is_storage_wherever_state_is_rewritten(
     query: str | None,
 ) -> None:
     with pytest.raises(StorageError, match="No space left on device"), engine_work(query):
         raise PythonException(WORKER)
+
+
+def test_damage_names_the_whole_command_that_shows_it() -> None:
+    with pytest.raises(Corrupt, match="query counts: KeyError: 7") as caught, engine_work("counts"):
+        raise KeyError(7)
+    assert caught.value.hint.startswith("flinkish savepoint verify --level deep PATH ")

@@ -69,5 +69,11 @@ def test_a_savepoint_has_the_options_of_a_file_source_that_decide_which_files_wa
         "sourcearchivedir": "s3a://b/old",
     }
     assert kafka.options is None
+    for wrong in ([1, 2], [{"signature": "x"}] * 2, [{**records[0], "inputs": "ab"}] * 2):
+        damaged = SimpleNamespace(name="q", source=wrong, offsets=("1", "2"))
+        assert saved_sources(cast("QueryRecord", damaged)) is None
+    for name in ("signature", "uid"):
+        damaged.source = [{**records[0], name: [1]}] * 2
+        assert saved_sources(cast("QueryRecord", damaged)) is None
     records[0]["options"] = ["damaged"]
     assert (saved_sources(cast("QueryRecord", saved)) or ())[0].options is None

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.plan.analyzed_settings import ansi_mode, may_fail, moments_in, names_zone
+from flinkish.driver.plan.analyzed_settings import (
+    ALL,
+    ansi_mode,
+    may_fail,
+    moments_in,
+    names_zone,
+    needs_zone,
+)
 from flinkish.driver.plan.plan_extraction import extract_plan
 from flinkish.driver.plan.setting_dependences import DependenceReader
 from flinkish.operators.state_semantics import (
@@ -97,6 +104,23 @@ def test_a_quotient_of_most_digits_may_overflow(type_: str, divisor: str, mode: 
         evalMode=lambda: SimpleNamespace(toString=lambda: "ANSI"),
     )
     assert ansi_mode("Divide", division) == mode
+
+
+@pytest.mark.parametrize(
+    ("interval", "needed"),
+    [
+        (SimpleNamespace(foldable=lambda: True, eval=lambda _: 3_600_000_000), None),
+        (SimpleNamespace(foldable=lambda: True, eval=lambda _: 86_400_000_000), True),
+        (SimpleNamespace(foldable=lambda: True, eval=lambda _: None), None),
+        (SimpleNamespace(foldable=lambda: False), False),  # a column: it may have days
+    ],
+)
+@pytest.mark.parametrize("name", ["TimeAdd", "TimestampAddInterval"])
+def test_an_interval_that_may_have_days_may_need_the_zone(
+    name: str, interval: Any, needed: bool | None
+) -> None:
+    sum_ = SimpleNamespace(children=lambda: SimpleNamespace(apply={1: interval}.get))
+    assert needs_zone(name, sum_, None, times=ALL) is needed
 
 
 @pytest.fixture(scope="module")

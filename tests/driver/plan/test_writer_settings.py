@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
+from typing import Any
 
-from flinkish.driver.plan.writer_settings import WriterFacts, why_not_savepointable
+import pytest
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from flinkish.driver.plan.writer_settings import WriterFacts, facts_of, why_not_savepointable
+from flinkish.driver.runtime.hook import Hook
 
 
 @pytest.mark.parametrize(
@@ -43,3 +48,23 @@ def test_savepointable(facts: WriterFacts) -> None:
 def test_sink_description_has_no_option_values() -> None:
     facts = WriterFacts(format="jdbc", path="/out", options={"password": "hush"})
     assert facts.describe_sink(None) == {"format": "jdbc", "path": "/out"}
+
+
+class _JvmWriter:
+    def option(self, key: str, value: str) -> _JvmWriter:
+        return self
+
+
+@pytest.mark.parametrize("act", ["options", "start", "toTable"])
+def test_an_option_may_have_any_name(act: str) -> None:
+    runtime: Any = SimpleNamespace(start_query=lambda writer, facts, begin: None)
+    hook = Hook(runtime)
+    hook._wrap_writer(DataStreamWriter)
+    try:
+        writer: Any = DataStreamWriter.__new__(DataStreamWriter)
+        writer._jwrite = _JvmWriter()
+        place = () if act == "options" else ("out",)
+        getattr(writer, act)(*place, writer="w", facts="f")
+    finally:
+        hook.remove()
+    assert facts_of(writer).options == {"writer": "w", "facts": "f"}

@@ -357,7 +357,7 @@ def test_a_plain_cancel_does_not_wait_for_the_rewrite(
         request = job.registry.submit(job.job_id, RequestKind.SAVEPOINT, asked)
         job.wait_until(lambda: _phase(job, request.request_id) == "rewriting")
         cancel = job.registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
-        with pytest.raises(WrongState, match="given up for the cancel request"):
+        with pytest.raises(WrongState, match="given up, because the job is being canceled"):
             checked(job.finish(request.request_id))
         checked(job.finish(cancel.request_id))
     assert job.wait().state is JobState.CANCELED

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.driver.requests.job_savepoint import ENDED, NO_INPUT, left_out
+from flinkish.driver.requests.job_savepoint import ENDED, NO_INPUT, has_committed, left_out
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import ConsentNeeded, Corrupt, GivenUp, WrongState
 from flinkish.messages.launch import RestoreSpec
@@ -208,6 +208,34 @@ def test_a_query_that_a_stop_ends_before_its_first_input_is_not_one_that_had_end
         LeftOut("idle", NO_INPUT, pending=True),
         LeftOut("over", ENDED),
     )
+
+
+@pytest.mark.parametrize(
+    ("progress", "restored", "lost"),
+    [
+        ({"batchId": 8, "durationMs": {"triggerExecution": 1}}, None, 7),  # idle: of the next
+        ({"batchId": 8, "durationMs": {"addBatch": 1}}, None, 8),
+        ({"batchId": 0, "durationMs": {}}, 4, 4),
+        ({"batchId": 0, "durationMs": {}}, None, None),
+    ],
+)
+def test_a_query_that_is_idle_is_not_one_that_never_had_input(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    progress: dict[str, Any],
+    restored: int | None,
+    lost: int | None,
+) -> None:
+    """Its checkpoint was removed: the savepoint would lack its state without a word."""
+    monkeypatch.setattr(spark_jvm, "last_progress", lambda _: progress)
+    query: Any = SimpleNamespace(
+        name="q", jsq=None, checkpoint=str(tmp_path / "q"), progress={}, restored_batch=restored
+    )
+    if lost is None:
+        assert not has_committed(query)
+        return
+    with pytest.raises(Corrupt, match=f"has committed batch {lost}, "):
+        has_committed(query)
 
 
 def removed(directory: Path) -> bool:

@@ -165,9 +165,12 @@ def test_a_name_is_that_of_one_query_also_in_two_sessions(
     started(job, "q", tmp_path)
     with job.reports.starting("q", HERE):
         pass  # Spark's to judge
-    with pytest.raises(UsageError, match="are named 'q'"), job.reports.starting("q", session()):
+    with (
+        pytest.raises(UsageError, match="the same name: 'q'"),
+        job.reports.starting("q", session()),
+    ):
         pass
-    assert "are named 'q'" in str(job.gate.fatal)
+    assert "the same name: 'q'" in str(job.gate.fatal)
 
 
 def test_a_name_that_is_free_again(registry: Registry, tmp_path: Path) -> None:

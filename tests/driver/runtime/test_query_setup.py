@@ -68,7 +68,9 @@ def test_unnamed_queries_in_another_order_have_their_own_checkpoints() -> None:
 def failed(name: str, writer: Any, path: str) -> Any:
     """An unnamed query of the job that has failed."""
     facts = WriterFacts(format="parquet", path=path)
-    return SimpleNamespace(name=name, generated_name=True, facts=facts, writer=writer, jsq=None)
+    return SimpleNamespace(
+        name=name, generated_name=True, facts=facts, writer=writer, jsq=None, own=None
+    )
 
 
 def test_of_failed_unnamed_queries_each_continues_as_itself(
@@ -125,5 +127,5 @@ def test_a_restored_query_does_not_lend_its_checkpoint_to_another_of_its_name() 
     first = prepare(job, "/chk/orders", "load")
     assert (first.restored_batch, first.location) == (4, "file:///root/job/load")
     assert prepare(job, "/chk/orders", "load").location == first.location
-    with pytest.raises(ConsentNeeded, match="has resumed a query that has /chk/orders"):
+    with pytest.raises(ConsentNeeded, match="has resumed a query with /chk/orders"):
         prepare(job, "/chk/clicks", "load")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.plan.writer_settings import WriterFacts, facts_of
 from flinkish.driver.runtime.running_query import (
     RECENT_BATCHES,
     ManagedQuery,
@@ -16,6 +17,7 @@ from flinkish.driver.runtime.running_query import (
     status_of,
     with_batch,
 )
+from flinkish.errors import WrongState
 from flinkish.messages.queries import BatchRun
 
 
@@ -117,3 +119,94 @@ def test_an_idle_query_on_remote_storage_is_at_its_last_batch(
     look = SimpleNamespace(progress=reported, waits_for_input=True, has_ended=False, error=None)
     query._run = SimpleNamespace(jsq="jsq", look=lambda: look)  # type: ignore[assignment]
     assert status_of(query).batch_id == newest
+
+
+class Writer:
+    """A builder as PySpark's, which records its calls as the hook does."""
+
+    def __init__(self) -> None:
+        self.has: dict[str, Any] = {}
+
+    def _set(self, method: str, *args: Any, **kwargs: Any) -> Writer:
+        self.has["sink" if method in ("format", "foreachBatch") else method] = args or kwargs
+        facts_of(self).note(method, args, kwargs)
+        return self
+
+    def __getattr__(self, method: str) -> Any:
+        if method not in ("format", "foreachBatch", "outputMode", "partitionBy", "trigger"):
+            raise AttributeError(method)
+        return partial(self._set, method)
+
+    def option(self, key: str, value: str) -> Writer:
+        self.has[key] = value
+        facts_of(self).options[key.lower()] = value
+        return self
+
+    def queryName(self, name: str) -> Writer:
+        self.has["name"] = name
+        facts_of(self).query_name = name
+        return self
+
+
+def started(name: str, writer: Writer, seen: list[dict[str, Any]]) -> ManagedQuery:
+    """A query that the program has started with what its writer has now."""
+    jsq = SimpleNamespace(runId=lambda: SimpleNamespace(toString=lambda: "run"))
+
+    def begin() -> Any:
+        seen.append(dict(writer.has))
+        return SimpleNamespace(_jsq=jsq)
+
+    facts = facts_of(writer).copy()
+    handle = SimpleNamespace(_jsq=jsq)
+    return ManagedQuery(name, False, facts, writer, begin, handle, f"/{name}", None, "id", "run")
+
+
+def first(frame: Any, batch: int) -> None:
+    """Write a batch of the first query."""
+
+
+def second(frame: Any, batch: int) -> None:
+    """Write a batch of the second query."""
+
+
+def test_a_query_is_started_again_with_its_own_sink_though_its_writer_was_used_again() -> None:
+    """Else it would write its rows to the output of the other, which Spark does not notice."""
+    writer, seen = Writer(), list[dict[str, Any]]()
+    writer.foreachBatch(first).option("topic", "a").queryName("a")
+    one = started("a", writer, seen)
+    writer.foreachBatch(second).option("topic", "b").queryName("b").trigger(once=True)
+    writer.partitionBy("day").outputMode("complete")
+    two = started("b", writer, seen)
+    one.restart()
+    assert seen.pop() == {
+        "sink": (first,),
+        "topic": "a",
+        "name": "a",
+        "trigger": {"processingTime": "0 seconds"},
+        "partitionBy": {},
+        "outputMode": ("append",),
+        "checkpointLocation": "/a",
+    }
+    assert facts_of(writer).query_name == "b", "the program may start it again"
+    assert writer.has["sink"] == (second,)
+    two.restart()
+    assert seen.pop() == {
+        "sink": (second,),
+        "topic": "b",
+        "name": "b",
+        "trigger": {"once": True},
+        "partitionBy": ("day",),
+        "outputMode": ("complete",),
+        "checkpointLocation": "/b",
+    }
+
+
+@pytest.mark.parametrize("change", ["format", "option"])
+def test_a_query_is_not_started_again_with_a_setting_of_another_that_stays(change: str) -> None:
+    writer, seen = Writer(), list[dict[str, Any]]()
+    writer.queryName("a")
+    query = started("a", writer, seen)
+    writer.format("kafka") if change == "format" else writer.option("topic", "b")
+    with pytest.raises(WrongState, match="format" if change == "format" else "topic"):
+        query.restart()
+    assert seen == []

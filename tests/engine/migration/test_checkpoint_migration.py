@@ -179,6 +179,17 @@ def test_an_older_batch_is_continued_by_the_next_with_the_same_data(tmp_path: Pa
     }
 
 
+def test_an_older_batch_without_its_sources_entries_is_refused(tmp_path: Path) -> None:
+    recorded = unpack("spark43-hdfs-agg", tmp_path / "recorded")
+    log = recorded / "sources" / "0"
+    for name in ("2.compact", "3", "4"):  # Spark removes old entries that it has compacted
+        (log / name).unlink()
+    assert (log / "5.compact").exists()
+    with pytest.raises(CannotMigrate, match=r"source 0 no longer has .* up to 4, .* a newer batch"):
+        rewrite(recorded, tmp_path / "new", TargetState(), batch=3)
+    assert not (tmp_path / "new").exists()
+
+
 def test_settings_of_single_operators_are_not_ignored(tmp_path: Path) -> None:
     recorded = unpack("spark43-rocksdb-dedup", tmp_path / "recorded")
     for each, why in (

@@ -224,6 +224,10 @@ def test_event_times_are_taken_as_spark_takes_them() -> None:
     assert event_times([plain, null], 2, EventTime(1, False, ()), "x") == [7, 0]
     window = bytes(8) + struct.pack("<q", 16 << 32 | 24) + bytes(8) + struct.pack("<qq", 1, 2)
     assert event_times([window], 1, EventTime(0, True, ()), "x") == [2]
+    null_window = struct.pack("<qqq", 1, 0, 777)
+    assert event_times([null_window, null_window], 2, EventTime(0, True, ()), "x") == [0, 0]
+    with pytest.raises(StateFormatError, match="outside the row"):
+        event_times([struct.pack("<qqq", 0, -16 << 32, 777)], 2, EventTime(0, True, ()), "here")
     with pytest.raises(StateFormatError, match="no event time"):
         event_times([bytes(8)], 1, EventTime(0, False, ()), "here")
 

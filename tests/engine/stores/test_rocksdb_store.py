@@ -12,9 +12,17 @@ import pytest
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.engine.errors import StateFormatError
+from flinkish.engine.stores.checkpoints import read_checkpoint, store_files
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.stores.records import MERGE, PUT, REMOVE, Change
-from flinkish.engine.stores.rocksdb_store import _bring, open_rocksdb_store
+from flinkish.engine.stores.rocksdb_store import (
+    _bring,
+    closed_database,
+    family_of,
+    open_rocksdb_store,
+)
 from flinkish.errors import StorageError
+from tests.support.checkpoints.recorded import unpack
 from tests.support.engine.handwritten_state import END, lz4, store, utf
 from tests.support.engine.handwritten_state import rows as stored
 
@@ -79,3 +87,20 @@ def test_changes_count_in_their_order(
     changelogs: list[list[Change]], expected: dict[bytes, bytes]
 ) -> None:
     assert rows(*changelogs) == expected
+
+
+def test_a_snapshot_is_not_compacted_while_changes_are_added(tmp_path: Path) -> None:
+    source = LocalDirectory(str(unpack("spark43-changelog-agg", tmp_path)))
+    [operator] = read_checkpoint(source).operators
+    files = store_files(source, operator, 0, operator.stores[0])
+    with closed_database(files) as (directory, _):
+        newest = max(Path(directory).glob("OPTIONS-*"))
+        _, family = newest.read_text().split('[CFOptions "default"]')
+    assert "disable_auto_compactions=true" in family
+
+
+def test_a_key_that_is_shorter_than_a_familys_id_is_damage() -> None:
+    with pytest.raises(StateFormatError, match=r"^1.zip: a key is shorter than the id"):
+        family_of(b"\x01", {1: "count"}, "1.zip")
+    with pytest.raises(StateFormatError, match=r"^1.zip: a key of the unknown column family 2$"):
+        family_of(b"\x02\x00", {1: "count"}, "1.zip")

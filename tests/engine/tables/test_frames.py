@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from flinkish.engine.errors import (
     LostRows,
     MissingStateFile,
     StateFormatError,
+    UnsupportedState,
 )
 from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.migration.state_files import operator_files
@@ -47,6 +49,7 @@ from flinkish.engine.tables.frames import (
     write_table,
 )
 from flinkish.engine.tables.spark_frames import error_in
+from flinkish.errors import StorageError
 from tests.engine.migration.test_checkpoint_migration import WITH_FAMILIES, all_rows, rows_of
 from tests.engine.test_golden import GOLDEN, unhex
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
@@ -121,6 +124,12 @@ def test_a_processor(tmp_path: Path) -> None:
     assert several.value.names == ("$rowCounter_values", "count", "values")
     with pytest.raises(NoSuchState, match="no state 'other'"):
         rows(checkpoint, "other")
+    source, operator = operator_of(checkpoint)
+    [store] = operator.stores
+    own = [family for family in store.families if family.name.startswith("$")]
+    internal = replace(operator, stores=(replace(store, families=tuple(own)),))
+    with pytest.raises(NoSuchState, match=r"besides Spark's own; .* name it: \$rowCounter_v"):
+        next(read_rows(source, internal))
 
 
 @pytest.mark.parametrize(
@@ -378,4 +387,14 @@ def test_the_engines_errors_inside_of_sparks() -> None:
     for name in ("engine.errors.LostRows", "engine.migration.evolution_steps.CannotEvolve"):
         assert type(error_in(RuntimeError(f"flinkish.{name}: x"))).__name__ == name.split(".")[-1]
     assert type(error_in(RuntimeError("flinkish.engine.rows.x.Other: x"))) is EngineError
+    full = error_in(RuntimeError("...\nflinkish.errors.StorageError: cannot use x: disk full\n"))
+    assert (type(full), str(full)) == (StorageError, "cannot use x: disk full")
     assert error_in(RuntimeError("something else")) is None
+
+
+def test_an_error_without_a_file_is_its_reason() -> None:
+    error = UnsupportedState("", None, "it has row checksums")
+    assert str(error) == "it has row checksums"
+    name = "flinkish.checkpoint.format.errors.UnsupportedCheckpointFormat"
+    found = error_in(RuntimeError(f"{name}: {error}"))
+    assert (type(found), str(found)) == (UnsupportedState, "it has row checksums")

@@ -93,10 +93,14 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
     options = {"cleansource": "archive", "sourcearchivedir": str(archive)}
 
     def cleaned(
-        mode: str = "archive", gone_on: int | None = None, *, unlisted: str = ""
+        mode: str = "archive",
+        gone_on: int | None = None,
+        *,
+        unlisted: str = "",
+        recorded: Mapping[str, str] | None = None,
     ) -> Cleaned | None:
         given = options | {"cleansource": mode}
-        place = source(f"file[{saved.input}]", offset=at(3))
+        place = replace(source(f"file[{saved.input}]", offset=at(3)), options=recorded)
         url = saved.input.as_uri()
         found = file_reading(
             saved.origin(),
@@ -123,6 +127,8 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
     assert cleaned("off", gone_on=8) is None
     assert cleaned("delete") is None
     assert cleaned("delete", gone_on=8) == Cleaned("delete", gone_on=8)
+    assert cleaned("off", gone_on=8, recorded={"cleansource": "delete"}) is not None
+    assert cleaned("delete", gone_on=8, recorded={}) is None, "the saved program cleaned nothing"
 
 
 def test_what_waits_is_looked_at_where_the_age_has_changed(saved: Saved) -> None:

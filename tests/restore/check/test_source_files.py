@@ -125,6 +125,21 @@ def test_the_planned_entry_may_be_compacted(saved: Saved) -> None:
     assert check.planned_gone == (str(saved.input / "2.json"),)
 
 
+def test_files_in_a_log_that_must_be_merged_are_looked_for(saved: Saved) -> None:
+    for n in range(11):  # Spark needs a compacted entry before the 11th
+        saved.log("0", str(n), (saved.file(n, there=n != 4), n))
+    saved.offsets(3, at(10))
+    (check,) = missing_files(saved.origin())
+    assert (check.read, check.read_gone) == (11, 1)
+
+
+def test_files_of_a_position_before_the_only_compacted_entry_are_looked_for(saved: Saved) -> None:
+    saved.log("0", "9.compact", *((saved.file(n, there=n != 4), n) for n in range(10)))
+    saved.offsets(3, at(8))
+    (check,) = missing_files(saved.origin())
+    assert (check.read, check.read_gone) == (9, 1)
+
+
 def test_a_dataframe_used_twice_is_looked_at_once(saved: Saved) -> None:
     saved.log("0", "0", (saved.file(0), 0))
     saved.log("1", "0", (saved.file(1, there=False), 0))

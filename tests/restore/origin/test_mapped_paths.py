@@ -92,8 +92,25 @@ def test_one_that_fits_nothing_is_refused_with_what_there_is(saved: Saved) -> No
     pairs = ((str(saved.input), "/new"), ("/elsewhere", "s3://b/in"))
     with pytest.raises(UsageError, match="names a path in /elsewhere") as refused:
         with_mapped_paths(offered(saved, path="/out"), pairs)
-    named = f"it names: {saved.input}, {saved.input}/old, /out"
+    named = f"the paths that it could map: {saved.input}, {saved.input}/old, /out"
     assert str(refused.value.hint).startswith(named)
+
+
+def test_a_single_file_that_was_read_can_be_mapped(saved: Saved) -> None:
+    new = saved.root / "new.json"
+    (saved.input / "1.json").rename(new)
+    pairs = ((str(saved.input / "1.json"), str(new)),)
+    offer = with_mapped_paths(offered(saved), pairs).by_key["q"]
+    assert offer.path_notes == (f"query 'q': {pairs[0][0]} is now {pairs[0][1]}",)
+    (check,) = missing_files(offer.origin, offer.query.sources)
+    assert check.planned_gone == ()
+
+
+def test_more_paths_than_are_named_are_counted(saved: Saved) -> None:
+    saved.log("0", "4", *((f"file:///in/{n}/a.json", 4) for n in range(7)))
+    with pytest.raises(UsageError) as refused:
+        with_mapped_paths(offered(saved), (("/elsewhere", "/new"),))
+    assert str(refused.value.hint).endswith(" and 4 more")
 
 
 def test_entries_of_a_file_sink_are_mapped_too() -> None:

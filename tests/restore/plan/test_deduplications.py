@@ -11,6 +11,7 @@ from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import StateVerdict
 from flinkish.operators.state_semantics import ONLY, WATERMARK_DELAY, StateSemantics
 from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator
+from flinkish.restore.plan.decisions import plan_query
 from flinkish.restore.plan.judging import (
     FOR_THE_ENGINE,
     OperatorJudgement,
@@ -20,6 +21,7 @@ from flinkish.restore.plan.judging import (
 )
 from tests.restore.plan.test_schema_compatibility import columns, struct
 from tests.support.restore.query_builders import changed, new, old, saved_query
+from tests.support.restore.query_builders import starting as program
 
 FOR_EVER, WITHIN = "dedupe", "dedupeWithinWatermark"
 VALUES = {FOR_EVER: struct("__dummy__ void"), WITHIN: struct("expiresAtMicros long!")}
@@ -81,6 +83,17 @@ def test_keys_outlive_the_delay_that_the_watermark_had(before: object, hours: in
     found = judged(taken, starting(WITHIN, "k string, ts timestamp"))
     assert found.evolution is not None
     assert found.evolution["default"].begins == {0: (NOON_MS + hours * HOUR_MS) * 1000}
+
+
+def test_keys_of_another_query_expire_by_the_watermark_of_that_query() -> None:
+    before = replace(saved(FOR_EVER), query="other")
+    other = replace(saved_query(before, key="other"), watermark_ms=NOON_MS)
+    own = replace(saved_query(), watermark_ms=NOON_MS - 2 * HOUR_MS)
+    plan = plan_query(program(starting(WITHIN)), [own, other], set())
+    assert plan.base == own
+    (found,) = plan.operators or ()
+    assert found.evolution is not None
+    assert found.evolution["default"].begins == {0: (NOON_MS + 4 * HOUR_MS) * 1000}
 
 
 @pytest.mark.parametrize("watermark_ms", [None, 0])

@@ -6,7 +6,7 @@ import pytest
 
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.requests import LeftOut
-from flinkish.restore.plan.non_restored_state import check_left_out
+from flinkish.restore.plan.non_restored_state import LostOrigin, check_left_out
 
 PENDING = LeftOut("q", "it has committed no batch yet", pending=True)
 ENDED = LeftOut("q", "it ended before it committed a batch")
@@ -38,3 +38,11 @@ def test_the_reason_is_said() -> None:
     check = check_left_out("q", [PENDING], complete=True, agreed=False)
     assert check is not None
     assert PENDING.reason in check.text
+
+
+def test_a_query_that_a_lost_origin_may_have_is_not_started_empty() -> None:
+    lost = LostOrigin("j", "/sp", "it is damaged", names=("q",))
+    refusal = lost.refusal("q")
+    assert refusal is not None
+    assert "because /sp can no longer be read: it is damaged" in refusal.message
+    assert lost.refusal("other") is None

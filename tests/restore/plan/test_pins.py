@@ -87,6 +87,9 @@ def test_only_what_was_asked_for_has_to_be_carried_out() -> None:
     (set_by_program,) = pin_rows("q", PINS, {PARTITIONS: "64"}, None)
     assert (asked.verdict, set_by_program.verdict) == ("rescale", "pinned")
     assert "-p 200" in asked.advice
+    (without_state,) = pin_rows("q", PINS, {}, 64, rescales=False)
+    assert without_state.verdict == "pinned"
+    assert without_state.text == "shuffle partitions: pinned 200, requested 64: stays as pinned"
     assert "-p" in set_by_program.advice
 
 

@@ -50,8 +50,17 @@ def test_state_of_a_mode_that_cuts_nothing_is_refused(sink: dict[str, Any]) -> N
 
 
 def test_the_memory_sink_in_complete_mode_can_be_restarted() -> None:
-    sink = {"format": "memory", "output_mode": "complete"}
-    assert "state-mode" not in found(sink, NewSink("memory", output_mode="complete"))
+    for mode in ("complete", "Complete"):
+        sink = {"format": "memory", "output_mode": mode}
+        assert "state-mode" not in found(sink, NewSink("memory", output_mode=mode))
+
+
+def test_a_savepoint_of_the_memory_sink_is_refused_for_that_reason() -> None:
+    query = replace(saved_query(old("x")), sink={"format": "memory"})
+    (check,) = preconditions(starting(new("x")), query)
+    assert "which Spark restarts from a checkpoint only in complete mode" in check.text
+    assert "offsets" not in check.text
+    assert check.advice.startswith("use another sink")
 
 
 def test_a_query_that_cannot_be_saved_again_is_said_to_be_one() -> None:

@@ -35,6 +35,7 @@ def test_who_is_warned(recipe: Recipe, spark: str, warns: bool) -> None:
     if found is not None:
         assert (found.id, found.outcome) == ("kafka-replay-fails", RestoreOutcome.WARNING)
         assert "source 'in' replays a planned batch" in found.text
+        assert f"the Kafka connector of Spark {spark} may fail" in found.text
 
 
 def test_other_sources_do_not_fail() -> None:

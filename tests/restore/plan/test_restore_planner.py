@@ -323,6 +323,19 @@ def test_another_parallelism_is_for_the_engine() -> None:
     assert (same.refusal, same.rewrite) == (None, None)
 
 
+@pytest.mark.parametrize(("stateful", "verdict"), [(True, "rescale"), (False, "pinned")])
+def test_only_a_query_with_state_is_said_to_be_rescaled(stateful: bool, verdict: str) -> None:
+    before, now = aggregation("sums", "sum")
+    saved = saved_query(before) if stateful else saved_query()
+    saved = replace(saved, pins={"spark.sql.shuffle.partitions": "2"})
+    able = PlanningSettings(4, executors=frozenset({StateVerdict.RESCALE}))
+    program = starting(now) if stateful else starting()
+    restore = planner_of(saved, settings=able).plan(program, {})
+    assert restore.refusal is None
+    assert [pin.verdict for pin in restore.pins] == [verdict]
+    assert (restore.rewrite is not None) is stateful
+
+
 def test_what_nobody_takes_needs_consent() -> None:
     saved = saved_query(old("kept"), old("gone", 1))
     for allowed, verdict, code in ((False, "consent-needed", 5), (True, "ok", 0)):
@@ -663,6 +676,24 @@ def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:
     assert other.checks == ()
     assert other.history is not None
     assert not other.history.kept
+
+
+@pytest.mark.parametrize(("reset", "kept"), [((), True), (("b",), False)])
+def test_a_planned_batch_that_loses_the_part_of_a_source_gets_another_history_number(
+    reset: tuple[str, ...], kept: bool
+) -> None:
+    one, two = "file[/a]", "file[/b]"
+    saved = saved_query(old("x"), sources=(source(one, 0, uid="a"), source(two, 1, uid="b")))
+    planner = planner_of(saved, reset_sources=reset)
+    offer = planner.offers.by_key["q"]
+    origin = replace(offer.origin, files=("offsets/7", "offsets/8"))
+    planner.offers = replace(planner.offers, by_key={"q": replace(offer, origin=origin)})
+    program = starting(new("x"), sources=(reads(one, 0, uid="a"), reads(two, 1, uid="b")))
+    restore = planner.plan(program, {})
+    assert restore.recipe is not None, restore.refusal
+    assert restore.recipe.replays_planned
+    assert restore.history is not None
+    assert restore.history.kept is kept
 
 
 @pytest.mark.parametrize(("sink", "batch"), [(None, None), (AHEAD, AHEAD.newest_batch)])

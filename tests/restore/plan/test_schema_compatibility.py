@@ -149,6 +149,11 @@ AGGREGATIONS: dict[str, tuple[State, State, list[tuple[str, str]]]] = {
         sums("sum(v)", value="s decimal(22,5)"),
         [("incompatible", "type-changed")],
     ),
+    "decimal of more digits than a number can have": (
+        sums("sum(v)", value=f"s decimal({'9' * 5000},2)"),
+        sums("sum(v)", value="s decimal(22,3)"),
+        [("incompatible", "type-changed")],
+    ),
     "decimal with fewer digits behind it": (
         sums("sum(v)", value="s decimal(20,2)"),
         sums("sum(v)", value="s decimal(22,1)"),

@@ -42,6 +42,8 @@ PLANNED: dict[str, bool] = {"replays_planned": True}
 KEPT: dict[str, bool] = {**PLANNED, "has_planned_state": True}
 #: Its program writes to another place than before, where others have written.
 MOVED: dict[str, bool] = {**PLANNED, "writes_elsewhere": True}
+#: A source that has rows in the planned batch continues from other offsets.
+PART: dict[str, bool] = {**PLANNED, "moves_source": True}
 #: The job went on after the savepoint, so that the query gets a new id.
 BACK: dict[str, bool] = {"keeps_query_id": False, "goes_back": True}
 FORK: dict[str, bool] = {"keeps_query_id": False}
@@ -71,6 +73,12 @@ CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     (FILE, at(8, **STATE, **KEPT, writes_elsewhere=True), None, "ahead", "sink-ahead-state", None),
     (FILE, at(7, **MOVED), "rebase", "rebase", "sink-ahead", 9),
     (DELTA, at(8, **MOVED), None, "as-is", "sink-has-planned", None),
+    (FILE, at(8, **PART), None, "ahead", "sink-has-planned", None),
+    (FILE, at(8, **PART), "accept", "accept", "sink-ahead", None),
+    (FILE, at(8, **PART), "rebase", "rebase", "sink-ahead", 8),
+    (FILE, at(8, **STATE, **PART), None, "ahead", "sink-has-planned", None),
+    (DELTA, at(8, **PART), "rollback", "rollback", "sink-ahead", 9),
+    (ICEBERG, at(8, **STATE, **PART), None, "ahead", "sink-has-planned", None),
     (FILE, at(7), "rebase", "rebase", "sink-ahead", 9),
     (FILE, at(7, **STATE), "rebase", "rebase", "sink-ahead", 9),
     (FILE, at(7, **PLANNED), "accept", "accept", "sink-ahead", None),
@@ -140,6 +148,12 @@ def test_each_choice_that_is_offered_works(case: tuple[Any, ...]) -> None:
     assert offered
     for choice in offered:
         assert not judge_sink(sink, query, choice).blocks
+
+
+def test_rows_of_the_planned_batch_that_a_moved_source_reads_again_are_told() -> None:
+    plan = judge_sink(FILE, at(8, **PART))
+    assert "reads again from its new offsets would be there twice" in plan.text
+    assert "accept lets the sink drop that output" in plan.advice
 
 
 def test_a_sink_that_cannot_go_back_says_why() -> None:

@@ -7,7 +7,14 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import Corrupt, StorageError, UnsupportedFormat, UsageError
-from flinkish.savepoint.directory.catalog import job_prefix, look_at, read_catalog, read_paths
+from flinkish.savepoint.directory import catalog
+from flinkish.savepoint.directory.catalog import (
+    Unfinished,
+    job_prefix,
+    look_at,
+    read_catalog,
+    read_paths,
+)
 from tests.support.savepoint.small_savepoints import make_savepoint
 
 
@@ -94,6 +101,20 @@ def test_unfinished_ones_have_the_time_of_their_newest_file(place: str) -> None:
             os.utime(os.path.join(path, name), (50, 50))
         os.utime(f"{path}/0-q/a", (70, 70))
         assert look_at([path])[0].modified == 70
+
+
+def test_a_link_that_is_removed_while_it_is_looked_at_has_no_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{tmp_path}/savepoint-012345-0123456789ab"
+    os.symlink("/nowhere", path)
+
+    def is_link(location: str) -> bool:
+        os.unlink(location)
+        return True
+
+    monkeypatch.setattr(catalog, "is_link", is_link)
+    assert look_at([path]) == (Unfinished(path, None, (), 0, 0),)
 
 
 def test_names() -> None:

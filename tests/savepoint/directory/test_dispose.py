@@ -175,6 +175,18 @@ def test_who_uses_files_under_another_name_is_told(tmp_path: Path) -> None:
     assert plan.kept == done.kept == 1
 
 
+def test_files_of_a_disposed_one_that_only_it_used_are_counted(tmp_path: Path) -> None:
+    holder = make_savepoint(str(tmp_path), 1)
+    user = make_savepoint(str(tmp_path), 2, held=f"{Path(holder).name}/0-counts/metadata")
+    sharing.write_references(holder, Path(user).name, ["0-counts/metadata"])
+    first = dispose(holder)
+    assert (first.removed, first.bytes, first.kept, first.kept_bytes) == (1, 0, 1, 10)
+    for dry_run in (True, False):
+        done = dispose(user, dry_run=dry_run)
+        assert (done.removed, done.bytes) == (2, 10)
+    assert not Path(holder).exists()
+
+
 def test_a_copy_outlives_its_original_whose_files_another_holds(tmp_path: Path) -> None:
     first, second = share_an_hour_ago(tmp_path)
     shutil.copytree(second, tmp_path / "nightly")

@@ -140,7 +140,7 @@ def test_totals_must_agree(tmp_path: Path) -> None:
         for file in FILES:
             writer.add(file)
         writer.commit()
-    with pytest.raises(Corrupt, match="counts do not hold"):
+    with pytest.raises(Corrupt, match="its numbers of queries, files and bytes do not match"):
         read(tmp_path / "_metadata")
 
 

@@ -318,6 +318,16 @@ def test_a_query_that_a_program_has_dropped_keeps_nothing(left_out: tuple[LeftOu
     assert left_of(first, second) == {"2"}
 
 
+def test_of_queries_of_which_one_was_taken_back_the_last_state_before_stays() -> None:
+    before = [queries_of(f"a{n}", 1.0 + n, {"q1": 3 + n, "q2": 7 + n}) for n in range(3)]
+    after = [queries_of(f"b{n}", 10.0 + n, {"q1": 6 + n, "q2": 5 + n}) for n in range(3)]
+    assert left_of(*before, *after) == {"a2", "b2"}
+    two = left_of(*before, *after, policy=Policy(keep_last=2))
+    assert two == {"a1", "a2", "b1", "b2"}, "the last two of either"
+    caught_up = queries_of("c", 20.0, {"q1": 9, "q2": 9})
+    assert left_of(*before, *after, caught_up) == {"c"}
+
+
 def test_parents_in_circles_end() -> None:
     one = entry("1", 1.0, run="a" * 32, query="x", origin="/sp/2")
     two = entry("2", 2.0, run="b" * 32, query="y", origin="/sp/1")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
+from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord
 from flinkish.savepoint.manage.diff import compare, compare_schemas, match_operators
@@ -34,6 +35,17 @@ def test_headers() -> None:
     assert values(found["header"]) == {
         "created": ("2023-11-14T22:13:20.000Z", "2023-11-14T22:13:21.500Z"),
         "program": (None, "sha256:1"),
+    }
+
+
+def test_one_that_lacks_a_query_of_its_job_is_not_equal() -> None:
+    left = LeftOut("orders", "no input", pending=True)
+    job = replace(HEADER.job, complete=False, left_out=(left,))
+    found = compare((HEADER, []), (replace(HEADER, job=job), []))
+    assert not found["equal"]
+    assert values(found["header"]) == {
+        "complete": (True, False),
+        "left_out": ([], [{"query": "orders", "reason": "no input", "pending": True}]),
     }
 
 

@@ -9,18 +9,24 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
+from flinkish.checkpoint.format.names import CANONICAL
+from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
+from flinkish.engine.migration.migration_planner import TargetState
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.errors import Corrupt, UnsupportedFormat, UsageError
 from flinkish.messages.requests import SavepointSummary
 from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.directory.sharing import measure
 from flinkish.savepoint.format.contents import (
+    FORMAT_CANONICAL,
+    FORMAT_NATIVE,
     FileRecord,
     QuerySource,
     SavepointJob,
 )
 from flinkish.savepoint.format.metadata import MetadataWriter
-from flinkish.savepoint.format.reader import check_files, open_savepoint
+from flinkish.savepoint.format.reader import BadFile, check_files, open_savepoint
 from flinkish.savepoint.manage import verify as verify_module
 from flinkish.savepoint.manage.deep_check import wrong_count
 from flinkish.savepoint.manage.verify import LEVELS, Verification
@@ -29,6 +35,7 @@ from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.engine.inline_spark import InlineContext
 from tests.support.savepoint.small_savepoints import JOB_ID, header, make_savepoint, operator, query
 
 
@@ -208,7 +215,9 @@ def test_own_and_shared_bytes_of_links(
 # deep
 
 
-def take_plain(root: Path, *operators: OperatorFacts) -> SavepointSummary:
+def take_plain(
+    root: Path, *operators: OperatorFacts, format_: str = FORMAT_NATIVE
+) -> SavepointSummary:
     return write_savepoint(
         f"{root}-savepoints",
         SavepointJob(JOB_ID, "job"),
@@ -216,6 +225,7 @@ def take_plain(root: Path, *operators: OperatorFacts) -> SavepointSummary:
         trigger="offline",
         reporter=SilentSavepointReporter(),
         full=True,
+        format_=format_,
     )
 
 
@@ -238,6 +248,20 @@ def test_a_count_that_does_not_hold(tmp_path: Path) -> None:
     (bad,) = verify(wrong.path, "deep").bad
     assert bad.path == "0-q/state/0"
     assert bad.reason == f"has {rows} rows instead of the {rows + 1} recorded"
+
+
+def test_a_count_that_does_not_hold_in_a_canonical_one(tmp_path: Path) -> None:
+    root, canonical = unpack("spark43-hdfs-agg", tmp_path), tmp_path / "canonical"
+    rows = verify(take_plain(root).path, "deep").rows
+    assert rows is not None
+    directories = LocalDirectory(str(root)), LocalDirectory(str(canonical))
+    rewrite_checkpoint(InlineContext(), *directories, TargetState(backend=CANONICAL))
+    for more in (0, 1):
+        facts = OperatorFacts(0, rows=rows + more)
+        found = verify(take_plain(canonical, facts, format_=FORMAT_CANONICAL).path, "deep")
+        reason = f"has {rows} rows instead of the {rows + 1} recorded"
+        assert found.bad == (BadFile("0-q/state/0", reason),) * more
+        assert found.rows == rows
 
 
 def test_a_file_whose_digest_holds_and_whose_rows_do_not(tmp_path: Path) -> None:

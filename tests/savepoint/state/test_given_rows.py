@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,19 @@ def test_queries_without_other_rows_keep_their_files(tmp_path: Path) -> None:
     new = with_rows(open_savepoint(old), {"hdfs-agg": []}, str(tmp_path / "made"))
     assert files_of(new.path, "query ids-join") == files_of(old, "query ids-join")
     assert rows(new.path, "hdfs-agg") == []
+
+
+@pytest.mark.parametrize(("spark", "line"), [("4.0.1", b"v2"), ("4.1.0", b"v1"), (None, b"v1")])
+def test_the_new_state_is_for_the_spark_of_the_savepoint(
+    tmp_path: Path, spark: str | None, line: bytes
+) -> None:
+    opened = open_savepoint(save(tmp_path, "ids-zip-dedup"))
+    header = replace(opened.header, job=replace(opened.header.job, spark_version=spark))
+    given = {"ids-zip-dedup": [{"key": {"k": "a", "v": 1}, "value": {"__dummy__": None}}]}
+    new = with_rows(replace(opened, header=header), given, str(tmp_path / "made"))
+    [archive, *_] = Path(new.path).rglob("*.zip")
+    with zipfile.ZipFile(archive) as file:
+        assert file.read("metadata").splitlines()[0] == line
 
 
 @pytest.mark.parametrize(

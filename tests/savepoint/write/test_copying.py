@@ -119,6 +119,19 @@ def test_other_bytes_in_its_place_are_replaced(saved: SavepointSummary, tmp_path
     check_files(open_savepoint(copy.path), FULL)
 
 
+def test_a_complete_copy_whose_state_has_other_bytes_of_the_same_size_is_repaired(
+    saved: SavepointSummary, tmp_path: Path
+) -> None:
+    copy = copied(saved.path, tmp_path / "t")
+    victim = max(Path(copy.path).rglob("*.zip"))
+    whole = victim.read_bytes()
+    victim.unlink()
+    victim.write_bytes(b"x" * len(whole))
+    again = copied(saved.path, tmp_path / "t")
+    assert (again.sent_files, again.present_files) == (1, saved.files - 1)
+    assert victim.read_bytes() == whole
+
+
 def test_a_copy_whose_metadata_is_damaged_is_told_from_its_source(tmp_path: Path) -> None:
     source = make_savepoint(f"{tmp_path}/s", 1.0)
     metadata = Path(copied(source, tmp_path / "t").path, "_metadata")

@@ -207,7 +207,7 @@ def test_vanishing_for_ever_is_a_clear_error(likeness: CheckpointLikeness, tmp_p
         if phase == "files":
             likeness.run_to(likeness.batch + 5)
 
-    with pytest.raises(WrongState, match="faster than it can be saved") as caught:
+    with pytest.raises(WrongState, match="changed during each of 20 attempts") as caught:
         save(likeness.root, tmp_path / "t", reporter=Told(go_on))
     assert "minBatchesToRetain" in caught.value.hint
     assert list((tmp_path / "t").iterdir()) == []
@@ -223,6 +223,28 @@ def test_a_lost_file_of_a_standing_job_is_corrupt(
     with pytest.raises(Corrupt, match=r"state/0/1/5\.zip"):
         save(likeness.root, tmp_path / "t", reporter=Told(lose))
     assert list((tmp_path / "t").iterdir()) == []
+
+
+def test_damage_that_differs_each_time_is_not_called_trimming(
+    likeness: CheckpointLikeness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [likeness.root / f"state/0/{partition}/5.zip" for partition in (0, 1)]
+    contents = [file.read_bytes() for file in files]
+
+    def lose_another(phase: str) -> None:
+        if phase == "files":
+            files.reverse()
+            contents.reverse()
+            files[0].unlink()
+            files[1].write_bytes(contents[1])
+
+    monkeypatch.setattr(query_files, "ATTEMPTS", 2)
+    monkeypatch.setattr(query_files, "POLL", 0)
+    with pytest.raises(WrongState) as caught:
+        save(likeness.root, tmp_path / "t", reporter=Told(lose_another))
+    assert "its checkpoint changed during each of 2 attempts" in caught.value.message
+    assert "5.zip" in caught.value.message
+    assert "trims" not in caught.value.message
 
 
 @pytest.mark.parametrize(

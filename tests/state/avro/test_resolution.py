@@ -139,8 +139,7 @@ def test_reasons_name_the_field_and_the_change() -> None:
     assert reasons(writer, reader) == (
         "Stats.distance: float -> string is not an Avro promotion",
         "Stats.legs.element.speed: long -> int is not an Avro promotion",
-        "Stats.extra: added without a default, and existing values have none of it; "
-        "give it a default",
+        "Stats.extra: added without a default, and existing values lack it; give it a default",
     )
 
 
@@ -191,9 +190,9 @@ def test_a_name_counts_before_an_alias() -> None:
 def test_aliases_that_leave_a_choice_are_refused() -> None:
     writer = record(field("a", "int"), field("b", "int"))
     (two,) = reasons(writer, record(field("c", "int", aliases=["a", "b"])))
-    assert two == "Stats.c: a and b were both written, and are its aliases; leave one"
+    assert two == "Stats.c: a and b were both written, and are its aliases; keep only one alias"
     twins = record(field("c", "int", aliases=["a"]), field("d", "int", aliases=["a"]))
-    assert reasons(writer, twins) == ("Stats.d: it and c both have the alias a; leave one",)
+    assert reasons(writer, twins) == ("Stats.d: it and c both have the alias a; only one may",)
 
 
 @pytest.mark.parametrize(

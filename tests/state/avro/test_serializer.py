@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections import UserList
 from datetime import datetime, time, timezone
 from decimal import Decimal
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 import fastavro
@@ -135,6 +137,26 @@ def test_a_value_that_would_be_read_as_another_or_not_at_all_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match="the value does not match the schema"):
         AvroSerializer(schema).serialize(value)
+
+
+MOMENTS = [
+    "null",
+    record(field("at", logical("long", "timestamp-millis")), name="R"),
+    {"type": "array", "items": logical("long", "timestamp-millis")},
+]
+
+
+@pytest.mark.parametrize("at", [NAIVE, VALUE["at"]])
+def test_the_moments_in_any_form_of_a_record_or_an_array_are_compared(at: datetime) -> None:
+    serializer = AvroSerializer(MOMENTS)
+    for form in (
+        lambda each: ("R", {"at": each}),
+        lambda each: MappingProxyType({"at": each}),
+        lambda each: UserList([each]),
+    ):
+        serializer.serialize(form(NAIVE.replace(microsecond=456000, tzinfo=timezone.utc)))
+        with pytest.raises(UsageError, match="another value would be read from its bytes"):
+            serializer.serialize(form(at))
 
 
 @pytest.mark.parametrize("value", [0.1, float("inf"), 3, [0.1, 2.5]])

@@ -90,7 +90,7 @@ def test_former_names_of_the_class() -> None:
         (Unknown, "the type hints of .* cannot be read: name 'Nowhere'"),
         (Initialised, "needs seed, which is not a field"),
         (OwnConstructor, "the constructor of .* does not take its fields"),
-        (Twice, "b has the alias x, which is another's"),
+        (Twice, "b has the alias x, which is its own name or already an alias"),
         (Stray, "has aliases for nope, but no such field"),
         (BadAliases, "the aliases of a are not a list of names: 'x'"),
     ],

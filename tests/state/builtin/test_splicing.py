@@ -86,6 +86,15 @@ class Checked:
 
 
 @dataclass
+class Constructed:
+    n: int
+    more: int = 0
+
+    def __init__(self, n: int, more: int = 0) -> None:
+        self.n, self.more = abs(n), more
+
+
+@dataclass
 class Unsteady:
     n: int
     more: bytes = field(default_factory=lambda: b"new each time")
@@ -120,7 +129,7 @@ class PartsNow:
     ones: list[OneNow]
 
 
-@pytest.mark.parametrize("new", [Checked, Unsteady, Tuple])
+@pytest.mark.parametrize("new", [Checked, Constructed, Unsteady, Tuple])
 def test_where_making_an_object_does_more_it_is_made(new: type) -> None:
     aliased = state_type(aliases=["One"])(new)
     assert splice_of(format_of(One, aliased)) is None
