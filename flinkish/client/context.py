@@ -71,7 +71,7 @@ class Context:
 
     @property
     def absent_registry(self) -> str | None:
-        """URL of the default registry if it does not exist yet; None otherwise."""
+        """URL of the registry if it does not exist and an empty one stands for it; else None."""
         url = self.registry.url_masked
         return url if self._opened.is_absent else None
 

@@ -1,8 +1,8 @@
 """Find the savepoints that jobs still need or are writing, according to the registry alone.
 
-A restored job needs its savepoint as a fallback until its own queries have committed a batch:
-before that, its checkpoint has nothing that the savepoint lacks. The job also needs the savepoint
-for queries that its program has not started: a program of bounded queries starts them one after the
+Until the queries of a restored job have committed a batch, the job has no progress beyond its
+savepoint, and needs the savepoint as the state to fall back to. It also needs the savepoint for
+queries that its program has not started: a program of bounded queries starts them one after the
 other. ``run --resume`` needs the savepoint of a job that was ended before its program had finished
 (:mod:`.resumed_runs`). ``restart`` needs the savepoint of a job that was ended before it had
 started from that savepoint. An unfinished upgrade may roll back to its savepoints, even if the new
@@ -119,8 +119,9 @@ def _next_runs(
     """Return the runs that decide what the next run of a name restores, by the records alone.
 
     The first list has the restored runs that ``run --resume`` may resume from. The second list has,
-    for each name, the newest run since then that may have ended before it started from its
-    savepoint: ``restart`` starts from that savepoint, and the error of ``run --resume`` names it.
+    for each name, the newest run that may have ended before it started from its savepoint, if no
+    later run has a batch: ``restart`` starts from that savepoint, and the error of
+    ``run --resume`` names it.
     """
     active_names = {job.name for job in active}
     runs: dict[str, list[JobRecord]] = {}

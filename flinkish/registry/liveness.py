@@ -180,9 +180,9 @@ def reconcile(
 
     Such a job gets a ``driver-lost`` failure with the end of its log, and its unfinished requests
     fail. A supervisor that knows the real failure may replace this one afterwards. With a read-only
-    registry the jobs are only *shown* as FAILED. A job of which only the silence speaks is looked
-    at again first (:func:`heard_again`), which takes seconds. ``now`` is in seconds since the epoch
-    by the registry's clock.
+    registry the jobs are only *shown* as FAILED. With a writable one, a job that counts as lost
+    only because it is silent is first looked at again (:func:`heard_again`), which takes seconds.
+    ``now`` is in seconds since the epoch by the registry's clock.
     """
     moment = registry.now() if now is None else now
     seen = list(jobs)

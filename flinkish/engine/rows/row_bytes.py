@@ -7,8 +7,8 @@ word for the slot of each value and, for values that do not fit there, the bytes
 Arrow joins the parts of all rows.
 
 The slot of a null is zero, with two exceptions in rows (not in arrays): decimals of more than 18
-digits, and calendar intervals. For these, Spark keeps 16 bytes and their place in the slot, to
-update the value in place.
+digits, and calendar intervals. For these, Spark reserves 16 bytes after the slots, and the slot of
+a null has the place of those bytes too, so that a value can be written there later.
 """
 
 from __future__ import annotations

@@ -67,9 +67,9 @@ def hash_columns(
     Returns a numpy array of int32. ``columns`` are ``pyarrow`` arrays, cast to their types if
     necessary. Call :func:`check_hashable` with the schema first: ``types`` do not distinguish
     collated strings from others. ``rows`` is the length of the columns; without columns every
-    hash is the seed, and Spark puts all rows into partition 0. ``interval_days`` includes the days
-    of a calendar interval, as in Spark 4.3 and later (SPARK-58236); the code that older versions
-    generate leaves them out.
+    hash is the seed, which does not determine the partition: Spark then puts all rows into
+    partition 0. ``interval_days`` includes the days of a calendar interval, as in Spark 4.3 and
+    later (SPARK-58236); the code that older versions generate leaves them out.
 
     Raises UnsupportedState if Spark has no hash for a type (variant).
     """
@@ -89,8 +89,9 @@ def partition_of(hashes: Any, partitions: int) -> Any:
 def check_hashable(schema: Any) -> None:
     """Refuse a schema that :func:`hash_columns` cannot hash as Spark does.
 
-    The types given to :func:`hash_columns` do not show this: Spark hashes strings of a collation
-    other than ``UTF8_BINARY`` by their collation keys, and does not hash variants and geometries.
+    Spark hashes strings of a collation other than ``UTF8_BINARY`` by their collation keys, and does
+    not hash variants and geometries. Of these, the types given to :func:`hash_columns` show only
+    the variants.
 
     ``schema`` is JSON of any Spark type. Raises UnsupportedState, which names the type, and
     UnknownType.

@@ -171,7 +171,7 @@ def _open(directory: str, chain: Chain, most_files: int) -> Any:
         # The options may name directories elsewhere, in which RocksDB would remove files.
         options.set_wal_dir(directory)
         options.set_db_log_dir(directory)
-        for each in (options, *families.values()):  # those of a family count for its rows
+        for each in (options, *families.values()):  # each family is read with its own options
             _bounded(each, most_files).set_disable_auto_compactions(True)
         return rocksdict.Rdict(directory, options=options, column_families=families)
 

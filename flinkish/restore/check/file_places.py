@@ -42,12 +42,12 @@ def file_reading(
     """Return where the files of a saved position are.
 
     Returns None if the position is not one of a file source; raises Corrupt if a log is missing or
-    damaged. Of ``saved`` only the directory and the line of the offset log are used. ``url`` is
-    that of the part of ``path`` before any pattern; ``options`` have their names in lower case.
-    ``archive`` is the URL of the directory to which the source moves files that it has read.
-    ``unlisted`` is the archive that the savepoint names, if that is another one, which is not
-    listed. ``gone_on`` is the newest batch of another run of the query, if that is later than the
-    savepoint's batch.
+    damaged. Of ``saved``, the directory, the line of the offset log, the signature and the options
+    are used. ``url`` is that of the part of ``path`` before any pattern; ``options`` have their
+    names in lower case. ``archive`` is the URL of the directory to which the source moves files
+    that it has read. ``unlisted`` is the archive that the savepoint names, if it is not
+    ``archive``; its files are not listed. ``gone_on`` is the newest batch of another run of the
+    query, if that is later than the savepoint's batch.
     """
     logs = read_logs(origin)
     planned = NO_OFFSET if logs.planned is None else _offset(logs.planned, saved)
@@ -131,8 +131,8 @@ def _ages(
 ) -> FileAges:
     """Return the files that are ignored or read again because of their age.
 
-    The directory is listed only if the restore may change something: for another path, or for a
-    source that left out fewer files for their age before.
+    The directory is listed only if the restore may change which files are read: if the path is
+    another one, or if the age limit before the restore was longer than now, or there was none.
     """
     now, move = max_age_of(options), reading.move
 
@@ -164,7 +164,7 @@ def _cleaned(
     *,
     deep: bool,
 ) -> Cleaned | None:
-    """Return the files after the position that others have read and archived or deleted.
+    """Return what others have read after the saved position and then archived or deleted.
 
     A remote archive is listed only where another run is known to have gone on.
     """

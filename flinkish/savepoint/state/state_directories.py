@@ -1,7 +1,7 @@
 """Directories of state for the engine: a savepoint's, and a temporary one next to savepoints.
 
-See :class:`flinkish.engine.stores.files.StateSource`. Objects are sent to Spark's workers,
-which access the storage with their own environment.
+See :class:`flinkish.engine.stores.files.StateSource`. A :class:`SavedDirectory` is sent to Spark's
+workers, which access the storage with their own environment.
 
 The temporary directory is named like a savepoint and has no ``_metadata``. Other processes take it
 for an unfinished savepoint, and ``savepoint prune --garbage`` removes what a killed process left.
