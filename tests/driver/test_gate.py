@@ -172,7 +172,7 @@ def test_a_checkpoint_without_a_scheme_is_looked_for_where_spark_puts_it(
     session = SimpleNamespace(
         _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop), sparkContext=None
     )
-    writer: Any = SimpleNamespace(_spark=session, queryName=lambda _: None)
+    writer: Any = SimpleNamespace(_spark=session, queryName=lambda _: None, option=lambda *_: None)
     identity = SimpleNamespace(toString=lambda: "1")
     handle = SimpleNamespace(_jsq=SimpleNamespace(id=lambda: identity, runId=lambda: identity))
     facts = WriterFacts("q", "parquet", options={"checkpointlocation": "/ck"})

@@ -403,6 +403,7 @@ def _check_can_restart(queries: Sequence[ManagedQuery]) -> None:
                 f"query '{query.name}' was not started by flinkish, and cannot be drained",
                 hint="stop it without --drain",
             )
+        query.check_restart()
 
 
 def _wanted(request: Request) -> SavepointArguments:

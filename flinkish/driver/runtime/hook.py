@@ -98,7 +98,8 @@ class Hook:
         record("option", _note_option)
         record("options", _note_options)
         record("trigger", _note_trigger)
-        record("partitionBy", lambda facts, *a, **k: None)
+        for lasting in {"partitionBy", "clusterBy"} & vars(cls).keys():  # clusterBy is of Spark 4
+            record(lasting, lambda facts, *a, **k: None)
         record("foreach", lambda facts, *a, **k: _note_format(facts, "foreach"))
         record("foreachBatch", lambda facts, *a, **k: _note_format(facts, "foreachBatch"))
         self._replace(cls, "start", self._start)

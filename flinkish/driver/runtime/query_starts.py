@@ -139,7 +139,8 @@ class QueryStarts:
             name = str(facts.query_name or "without a name")
             log(f"query '{name}' runs without flinkish: {error.message}")
             handle = handles[-1] if handles else begin()
-            self._not_served.append((name, handle, error.message))
+            running = [e for e in self._not_served if not spark_jvm.has_ended(e[1]._jsq)]
+            self._not_served[:] = [*running, (name, handle, error.message)]
             return handle
 
     def adopt(self, query: ManagedQuery) -> None:
@@ -269,7 +270,8 @@ class QueryStarts:
         session = writer._spark
         with self._failing():
             prepared = self._preparer.prepare(name, writer, facts)
-        set_identity(writer, prepared.name, prepared.location)
+        # The writer may have the location of another query, which was started from it before.
+        set_identity(writer, prepared.name, prepared.location or prepared.own)
         kept = facts.copy()
         checkpoint = prepared.location or qualified(own_location(facts, session), session)
         with (

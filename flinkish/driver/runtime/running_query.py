@@ -134,45 +134,52 @@ class ManagedQuery:
     def restart(self, *, once: bool = False) -> None:
         """Start the query again on the same checkpoint: same query id, next batch.
 
-        With ``once``, it runs a single batch. Raises WrongState if the program has given the writer
-        settings for another query that cannot be taken back.
+        With ``once``, it runs a single batch. Raises WrongState as :meth:`check_restart`, and if
+        the query is ``adopted``.
         """
+        if self.adopted:
+            self.begin()
+        self.check_restart()
         later = facts_of(self.writer).copy()
         try:
-            set_again(self.name, self.writer, self.facts)
+            set_again(self.writer, self.facts)
             set_identity(self.writer, self.name, self.root_uri)
             if once:
                 set_once(self.writer, self.gateway_jvm)
             self.handle._jsq = self.begin()._jsq
         finally:
-            set_again(self.name, self.writer, later)
+            set_again(self.writer, later)
         self.run_id = str(self.handle._jsq.runId().toString())
         self.quiesced = False
 
+    def check_restart(self) -> None:
+        """Raise WrongState if the writer has settings of another query that cannot be taken back.
 
+        The program may have used the writer again since, with settings that this query lacks.
+        """
+        now = facts_of(self.writer)
+        added = now.options.keys() - self.facts.options.keys() - {"checkpointlocation"}
+        added |= (now.calls.keys() & _LASTING) - self.facts.calls.keys()
+        if added:
+            raise WrongState(
+                f"the writer of query '{self.name}' has been given to another query since, with "
+                f"settings that cannot be taken back: {', '.join(sorted(added))}",
+                hint="use a writer of its own (df.writeStream) for each query",
+            )
+
+
+#: Methods of a writer without a call that undoes them.
+_LASTING = frozenset({"format", "partitionBy", "clusterBy"})
 #: What a writer has before the program sets it.
 _UNSET: Mapping[str, Call] = {
     "outputMode": ("outputMode", ("append",), {}),
-    "partitionBy": ("partitionBy", (), {}),
     "trigger": ("trigger", (), {"processingTime": "0 seconds"}),
 }
 
 
-def set_again(name: str, writer: Any, facts: WriterFacts) -> None:
-    """Give the writer of a query its settings of another time, except for name and checkpoint.
-
-    Raises WrongState if the writer has got a format or an option that it did not have then.
-    """
+def set_again(writer: Any, facts: WriterFacts) -> None:
+    """Give the writer of a query its settings of another time, except for name and checkpoint."""
     now = facts_of(writer).copy()
-    added = now.options.keys() - facts.options.keys() - {"checkpointlocation"}
-    if "format" in now.calls and "format" not in facts.calls:
-        added.add("format")
-    if added:
-        raise WrongState(
-            f"the writer of query '{name}' has been given to another query since, with settings "
-            f"that cannot be taken back: {', '.join(sorted(added))}",
-            hint="use a writer of its own (df.writeStream) for each query",
-        )
     for kind, before in now.calls.items():
         call = facts.calls.get(kind) or _UNSET.get(kind)
         if call is not None and call != before:

@@ -175,7 +175,7 @@ def test_a_query_is_started_again_with_its_own_sink_though_its_writer_was_used_a
     writer.foreachBatch(first).option("topic", "a").queryName("a")
     one = started("a", writer, seen)
     writer.foreachBatch(second).option("topic", "b").queryName("b").trigger(once=True)
-    writer.partitionBy("day").outputMode("complete")
+    writer.outputMode("complete")
     two = started("b", writer, seen)
     one.restart()
     assert seen.pop() == {
@@ -183,7 +183,6 @@ def test_a_query_is_started_again_with_its_own_sink_though_its_writer_was_used_a
         "topic": "a",
         "name": "a",
         "trigger": {"processingTime": "0 seconds"},
-        "partitionBy": {},
         "outputMode": ("append",),
         "checkpointLocation": "/a",
     }
@@ -195,18 +194,30 @@ def test_a_query_is_started_again_with_its_own_sink_though_its_writer_was_used_a
         "topic": "b",
         "name": "b",
         "trigger": {"once": True},
-        "partitionBy": ("day",),
         "outputMode": ("complete",),
         "checkpointLocation": "/b",
     }
 
 
-@pytest.mark.parametrize("change", ["format", "option"])
+@pytest.mark.parametrize("change", ["format", "partitionBy", "option"])
 def test_a_query_is_not_started_again_with_a_setting_of_another_that_stays(change: str) -> None:
     writer, seen = Writer(), list[dict[str, Any]]()
     writer.queryName("a")
     query = started("a", writer, seen)
-    writer.format("kafka") if change == "format" else writer.option("topic", "b")
-    with pytest.raises(WrongState, match="format" if change == "format" else "topic"):
+    writer.option("topic", "b") if change == "option" else getattr(writer, change)("kafka")
+    with pytest.raises(WrongState, match="topic" if change == "option" else change):
         query.restart()
     assert seen == []
+
+
+def test_a_query_that_flinkish_cannot_start_says_so_whatever_its_writer_has() -> None:
+    query = started("flow", Writer(), [])
+    query.facts.options["topic"] = "a"
+    query.adopted = True
+
+    def refuse() -> None:
+        raise WrongState("it is a flow of a pipeline")
+
+    query.begin = refuse
+    with pytest.raises(WrongState, match="it is a flow"):
+        query.restart()
