@@ -32,7 +32,7 @@ _BEARER = re.compile(r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*")
 _BASIC = re.compile(r"(?i)(\bbasic\s+)([\w+/-]{4,}=*)")
 #: The user and password that a shell line gives curl.
 _CURL_USER = re.compile(
-    r"""(\bcurl\s(?:[^\n]*?\s)?(?:-u\s*|--user[\s=]+))"""
+    r"""(\bcurl\s(?:[^\n]{0,300}?\s)?(?:-u\s*|--user[\s=]+))"""
     r"""(?:'[^'\n]*'|"[^"\n]*"|[^\s:'"]+:\S+)"""
 )
 #: libpq accepts blanks as they are, so a password may contain some.
@@ -125,10 +125,11 @@ def _masked_basic(match: re.Match[str]) -> str:
 
     word = match[2].rstrip("=")
     try:
-        user, colon, _ = a2b_base64(word + "=" * (-len(word) % 4)).partition(b":")
+        text = a2b_base64(word + "=" * (-len(word) % 4)).decode()
     except ValueError:
         return match[0]
-    return match[1] + MASK if colon and user.isascii() else match[0]
+    # Four letters of an ordinary word are three bytes of chance.
+    return match[1] + MASK if ":" in text and text.isprintable() else match[0]
 
 
 def mask_secrets(text: str) -> str:

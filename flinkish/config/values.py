@@ -203,9 +203,12 @@ def _path(text: str, base: str) -> str:
     if "://" in text or text.startswith(("file:", "local:")):
         return text
     if (scheme := _SCHEME.match(text)) is not None:
+        _, at, place = text.rpartition("@")  # what stands before an @ may be a password
+        shown = f"{scheme.group()}:******@{place}" if at else text
         raise InvalidConfiguration(
-            f"{text!r} names no bucket or host",
-            hint=f"write {scheme.group()}://NAME/path, or ./{text} for a path of that name",
+            f"{shown!r} names no bucket or host",
+            hint=f"write {scheme.group()}://NAME/path"
+            + ("" if at else f", or ./{text} for a path of that name"),
         )
     return _absolute(text, base)
 

@@ -553,6 +553,7 @@ def test_any_text_is_the_duration_it_says_or_an_error(text: str) -> None:
         ("curl --user 'u:h sh' h", f"curl --user {MASK} h"),
         ("curl --user-agent a:b h", "curl --user-agent a:b h"),
         ("the basic authentication of Basic users", "the basic authentication of Basic users"),
+        ("Basic Orders, basic Option, Basic Output", "Basic Orders, basic Option, Basic Output"),
         ("no secret here: a@b.c", "no secret here: a@b.c"),
     ],
 )
