@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 LOOK = 10.0
 #: Seconds that the supervisor, at its end, waits for the last notices, beside their deliveries.
 _FAREWELL = 15.0
+#: Seconds that it waits at most: who starts the job again waits 30 s for the supervisor's end.
+_LONGEST_FAREWELL = 25.0
 #: Largest number of characters in a variable for the command.
 _VALUE = 4000
 #: Bytes of a failed command's output that the log gets.
@@ -129,7 +131,7 @@ class Notifier:
         self._over.set()
         if self._addressees is not None:
             # The notice that is on its way and the last one: each to the command and the URL.
-            self._thread.join(_FAREWELL + 4 * self._addressees.timeout)
+            self._thread.join(min(_FAREWELL + 4 * self._addressees.timeout, _LONGEST_FAREWELL))
             if self._thread.is_alive():
                 _say("the last notices about this job could not be delivered in time")
 
