@@ -37,7 +37,7 @@ from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.liveness import heard_again, process_ref, silence, silence_limit
+from flinkish.registry.liveness import process_ref, silence, silence_limit
 
 _T = TypeVar("_T")
 
@@ -134,9 +134,7 @@ def _has_ended(url: str, job_id: str) -> bool:
         # A driver that has registered itself was submitted, even if the log no longer says so.
         if submission.has_ended if submission is not None else job.driver is None:
             return True
-        if silence(registry, job, registry.now()) <= silence_limit(job):
-            return False
-        return not heard_again(registry, [job])
+        return silence(registry, job, registry.now()) > silence_limit(job)
 
 
 def _record_end(

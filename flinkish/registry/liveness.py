@@ -11,9 +11,8 @@ a reused pid is not taken for the old process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from time import sleep
 
 from flinkish.config import parse_duration
 from flinkish.errors import DriverLost, RegistryError, WrongState
@@ -33,9 +32,6 @@ SUPERVISOR_GRACE = 4.5
 RESTART_GRACE = 60.0
 #: Seconds after the next heartbeat was due during which a dead driver is not yet lost.
 _MISSED = 2.5
-#: Seconds that :func:`heard_again` waits at most, and between two of its looks.
-_LONGEST_WAIT = 15.0
-_PAUSE = 0.5
 #: Seconds allowed between the registration of a job and the start of its supervisor.
 LAUNCH_GRACE = 60.0
 
@@ -153,26 +149,6 @@ def silence(registry: Registry, job: JobRecord, now: float) -> float:
     return now - max(since, registry.up_since)
 
 
-def heard_again(registry: Registry, silent: Sequence[JobRecord]) -> dict[str, JobRecord]:
-    """Wait until the next heartbeats of silent jobs are due; return the jobs that changed, by id.
-
-    After a failover of the registry's server, or a cut of the network, every driver has been silent
-    for long although it runs; each reports at its next heartbeat. Only silence that lasts is a sign
-    of death.
-    """
-    patience = min(max(map(_interval, silent)) + _MISSED, _LONGEST_WAIT)
-    heard: dict[str, JobRecord] = {}
-    for _ in range(int(patience / _PAUSE) + 1):
-        sleep(_PAUSE)
-        for job in silent:
-            current = registry.job(job.job_id)
-            if (current.heartbeat, current.driver) != (job.heartbeat, job.driver):
-                heard[job.job_id] = current
-        if len(heard) == len(silent):
-            break
-    return heard
-
-
 def reconcile(
     registry: Registry, jobs: Iterable[JobRecord], now: float | None = None
 ) -> list[JobRecord]:
@@ -180,24 +156,11 @@ def reconcile(
 
     Such a job gets a ``driver-lost`` failure with the end of its log, and its unfinished requests
     fail. A supervisor that knows the real failure may replace this one afterwards. With a read-only
-    registry the jobs are only *shown* as FAILED. With a writable one, a job that counts as lost
-    only because it is silent is first looked at again (:func:`heard_again`), which takes seconds.
-    ``now`` is in seconds since the epoch by the registry's clock.
+    registry the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the
+    registry's clock.
     """
     moment = registry.now() if now is None else now
-    seen = list(jobs)
-    silent = [job for job in seen if _is_only_silent(registry, job, moment)]
-    heard = heard_again(registry, silent) if silent and not registry.read_only else {}
-    return [_reconciled(registry, heard.get(job.job_id, job), moment) for job in seen]
-
-
-def _is_only_silent(registry: Registry, job: JobRecord, now: float) -> bool:
-    """Return whether a job counts as lost, and its process cannot be seen from this host."""
-    process = job.driver or job.supervisor
-    if process is None or job.state.is_final or is_alive(process) is not None:
-        return False
-    supervisor = is_alive(job.supervisor) if job.supervisor else None
-    return loss_reason(job, supervisor, None, silence(registry, job, now)) is not None
+    return [_reconciled(registry, job, moment) for job in jobs]
 
 
 def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:

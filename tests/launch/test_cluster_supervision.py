@@ -17,7 +17,6 @@ from flinkish.launch import supervisor
 from flinkish.launch.termination import application_of, can_kill, kill_job
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import CancelArguments
-from flinkish.registry import liveness
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive, process_ref
@@ -180,25 +179,7 @@ def test_how_long_an_unsupervised_driver_may_be_silent(
     )
     registry.add_job(job)
     monkeypatch.setattr(Registry, "now", lambda _registry: START + silent)
-    monkeypatch.setattr(liveness, "sleep", lambda _seconds: None)
     assert supervisor._has_ended(registry_url, job.job_id) is has_ended
-
-
-def test_a_driver_that_reports_after_a_failover_of_the_registry_has_not_ended(
-    registry: Registry,
-    registry_url: str,
-    make_job: Callable[..., JobRecord],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    job = make_job(
-        launch=Launch("/app.py", master="yarn", conf=CLUSTER),
-        supervisor=process_ref(),
-        driver=ProcessRef("node1", 1, None),
-        heartbeat=registry.now() - 45,
-    )
-    registry.add_job(job)
-    monkeypatch.setattr(liveness, "sleep", lambda _seconds: registry.heartbeat(job.job_id, []))
-    assert not supervisor._has_ended(registry_url, job.job_id)
 
 
 def test_a_job_that_is_not_submitted_yet(submit: Any, registry: Registry) -> None:

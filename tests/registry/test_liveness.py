@@ -16,7 +16,6 @@ from flinkish.errors import WrongState
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import SavepointArguments
-from flinkish.registry import liveness
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind, RequestState
 from flinkish.registry.liveness import (
@@ -158,41 +157,12 @@ def test_a_driver_out_of_sight_may_be_silent_for_three_of_its_heartbeats(make_jo
     assert loss_reason(job, None, None, 181.0) is not None
 
 
-@pytest.mark.parametrize("reports", [True, False])
-def test_a_driver_out_of_sight_is_lost_if_it_stays_silent_until_its_next_heartbeat(
-    sqlite_registry: Registry,
-    make_job: MakeJob,
-    monkeypatch: pytest.MonkeyPatch,
-    reports: bool,
-) -> None:
-    """After a failover of the registry's server no driver has reported for long; then all do."""
-    launch = Launch("/a.py", options={"execution.heartbeat.interval": "2 s"})
-    beat = sqlite_registry.now() - 45
-    jobs = [make_job(name, driver=FAR, launch=launch, heartbeat=beat) for name in ("a", "b")]
-    for job in jobs:
-        sqlite_registry.add_job(job)
-    waited: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        waited.append(seconds)
-        if reports and sum(waited) >= 2:
-            for job in jobs:
-                sqlite_registry.heartbeat(job.job_id, [])
-
-    monkeypatch.setattr(liveness, "sleep", sleep)
-    states = {job.state for job in reconcile(sqlite_registry, jobs)}
-    assert states == {JobState.RUNNING if reports else JobState.FAILED}
-    assert states == {job.state for job in sqlite_registry.jobs()}
-    assert sum(waited) == 2 if reports else 4.5 <= sum(waited) <= 5, "once for both"
-
-
 def test_while_the_registrys_server_is_down_nobody_is_silent(
     sqlite_registry: Registry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make_job(driver=FAR, supervisor=FAR, heartbeat=1000.0)
     sqlite_registry.add_job(job)
     monkeypatch.setattr(sqlite_registry._database, "up_since", 1040.0)
-    monkeypatch.setattr(liveness, "sleep", lambda _seconds: None)
     assert reconcile(sqlite_registry, [job], 1069.0) == [job]
     (lost,) = reconcile(sqlite_registry, [job], 1071.0)
     assert lost.state is JobState.FAILED

@@ -19,7 +19,7 @@ from flinkish.cli.commands.list import wanted_states
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
-from flinkish.registry import fast_list, liveness
+from flinkish.registry import fast_list
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     FINAL_STATES,
@@ -341,12 +341,8 @@ def gone() -> ProcessRef:
     ids=["dead", "reused pid", "another host"],
 )
 def test_a_job_that_may_be_dead_is_no_plain_case(
-    cli: Command,
-    registry: Registry,
-    supervisor: Callable[[], ProcessRef],
-    monkeypatch: pytest.MonkeyPatch,
+    cli: Command, registry: Registry, supervisor: Callable[[], ProcessRef]
 ) -> None:
-    monkeypatch.setattr(liveness, "sleep", lambda _seconds: None)
     job = add(registry, 1, JobState.RUNNING, supervisor=supervisor())
     assert entry.list_plainly([]) is False
     assert cli.ok("list").out == "", "long without a heartbeat, or without a process"

@@ -12,7 +12,6 @@ from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.registry import liveness
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
@@ -105,10 +104,7 @@ def test_the_first_batch_of_another_host_may_be_for_the_same_directory(
 
 
 @pytest.mark.usefixtures("unread_sinks")
-def test_a_local_checkpoint_of_another_host_is_another(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(liveness, "sleep", lambda _seconds: None)
+def test_a_local_checkpoint_of_another_host_is_another(registry: Registry) -> None:
     add(registry, "a").take("q", KAFKA, None, None, checkpoint="/chk")
     registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
     other = add(registry, "b")
