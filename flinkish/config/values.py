@@ -204,9 +204,9 @@ def _path(text: str, base: str) -> str:
         return text
     if (scheme := _SCHEME.match(text)) is not None:
         _, at, place = text.rpartition("@")  # what stands before an @ may be a password
-        shown = f"{scheme.group()}:******@{place}" if at else text
+        url = f"{scheme.group()}:******@{place}" if at else text
         raise InvalidConfiguration(
-            f"{shown!r} names no bucket or host",
+            f"{url!r} names no bucket or host",
             hint=f"write {scheme.group()}://NAME/path"
             + ("" if at else f", or ./{text} for a path of that name"),
         )
