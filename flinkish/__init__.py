@@ -2,9 +2,9 @@
 
 ``flinkish.Client`` and ``flinkish.Savepoint`` are the entry points for Python programs,
 ``flinkish.Program`` and ``flinkish.RestoreOptions`` say what is run and how it is restored.
-``flinkish.uid`` and ``flinkish.uid_hash`` name operators, ``flinkish.history_batch`` batches. All
-are imported on first access, because importing this package must cost nothing. ``flinkish.attach``
-serves a program that another launcher has started.
+``flinkish.uid`` and ``flinkish.uid_hash`` name operators, ``flinkish.history_batch`` numbers
+batches, and ``flinkish.attach`` serves a program that another launcher has started. All of these
+names are imported on first access, because importing this package must cost nothing.
 """
 
 __version__ = "0.1.0"

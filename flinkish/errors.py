@@ -45,7 +45,8 @@
     +-- DriverLost                1   driver-lost
 
 The ids and codes are part of the command line's contract. The record of an error (``to_record``)
-crosses process boundaries through the registry and is turned back into the same class.
+crosses process boundaries through the registry, and :func:`from_record` turns it back into the
+class with its id. A subclass in another module is internal and has the id of its base class.
 """
 
 from __future__ import annotations
@@ -428,9 +429,10 @@ def error_classes() -> Iterator[type[FlinkishError]]:
 
 
 def from_record(record: Mapping[str, Any]) -> FlinkishError:
-    """Return the error of a record of :meth:`FlinkishError.to_record`, as an instance of its class.
+    """Return the error of a record of :meth:`FlinkishError.to_record`.
 
-    An unknown id gives a plain :class:`FlinkishError`.
+    The error is an instance of the class with the record's id, or of :class:`FlinkishError` itself
+    if no class has the id.
     """
     facts = {k: v for k, v in record.items() if k not in {"id", "code", "message", "hint"}}
     for cls in error_classes():

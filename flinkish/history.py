@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from flinkish.annotations import public
 
-#: Returns the shift of the query whose function runs in this thread; the driver of a job sets it.
+#: The function that returns the shift of the query whose ``foreachBatch`` function runs in this
+#: thread. The driver of a job sets it.
 _shift: Callable[[], int] | None = None
 
 
@@ -34,8 +35,9 @@ def history_batch(batch_id: int) -> int:
     Raises
     ------
     UsageError
-        In a job, the call is outside of a ``foreachBatch`` function, in a thread that the function
-        has started, or with ``PYSPARK_PIN_THREAD=false``: the query is not known there.
+        In a job, the query of the call is unknown, because the call is outside of a
+        ``foreachBatch`` function, in a thread that the function has started, or under
+        ``PYSPARK_PIN_THREAD=false``.
     """
     return batch_id if _shift is None else batch_id + _shift()
 

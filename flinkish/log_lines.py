@@ -212,8 +212,8 @@ class ProgramOutput(_Lines):
 
     Stack traces and indented lines below a line of Spark's log belong to that line. If the line
     ends with a colon, the next line belongs to it in any case. Of an error that Spark raises in the
-    program, the frames of Java and PySpark and the query's plan are left out: the message and the
-    causes stay.
+    program, the query's plan and the frames of Java, PySpark, Py4J and flinkish's driver are left
+    out; the message and the causes stay.
     """
 
     def __init__(self) -> None:
@@ -245,7 +245,10 @@ class ProgramOutput(_Lines):
 
 
 class FollowedOutput(ProgramOutput):
-    """Output of a job that is followed to its end; the command's own error reports its failure."""
+    """Output of a job that is followed to its end, without the line about the job's failure.
+
+    The command that follows the job reports the failure itself.
+    """
 
     def _begins_shown(self, line: str) -> bool:
         return super()._begins_shown(line) and not line.startswith(_FAILED)

@@ -1,4 +1,7 @@
-"""Text for people: sizes, names and tables. Imports nothing, because ``list`` loads it."""
+"""Text for people: sizes, durations, counts, escaped text and tables.
+
+Loading this module imports no other module, because the command ``list`` loads it.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Root(click.Group):
     """``flinkish`` itself; a command's module is imported only when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, in the order of the table."""
+        """Return the names of the commands, in the order of :data:`command_index.COMMANDS`."""
         return list(command_index.COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -115,7 +115,7 @@ root = Root(
 
 
 def run(argv: Sequence[str], outputs: list[Output] | None = None) -> int:
-    """Run one command line and return its exit status; ``outputs`` gets the command's own."""
+    """Run one command line and return its exit status; ``outputs`` gets the outputs it uses."""
     if COMPLETE in os.environ:
         from click.shell_completion import shell_complete
 
@@ -126,7 +126,8 @@ def run(argv: Sequence[str], outputs: list[Output] | None = None) -> int:
         return report(error, Output(json="--json" in argv))
     behind = _flinks_action(common_options_behind(argv))
     outputs = [] if outputs is None else outputs
-    # The called command appends its own. A group without its command takes no options.
+    # This output is for errors before the called command has appended its own output. A group
+    # without its command takes no options, so ``behind`` lacks those of ``argv``.
     outputs.append(_output_of(argv if len(behind) == 1 else behind))
     try:
         with _sigterm_raises():
@@ -174,7 +175,7 @@ def _what_is_lost(lines: Sequence[str], status: int) -> str:
 
 
 def _check_text(argv: Sequence[str]) -> None:
-    """Refuse arguments that are not valid text: registry and driver could not record them."""
+    """Refuse arguments that are not valid text, which registry and driver could not record."""
     for word in argv:
         try:
             word.encode()

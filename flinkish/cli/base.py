@@ -129,7 +129,7 @@ def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[st
 
 
 def _with_split_values(command: click.Command, args: Sequence[str]) -> list[str]:
-    """Return the command line with ``-p x`` for ``-p=x``: click would read the value ``=x``."""
+    """Return the command line with ``-p x`` for ``-p=x``, where click would read ``=x``."""
     options, words = _options(command), list(args)
     for kind, at in reversed([*_places(command, args)]):
         name, equals, value = words[at].partition("=")
@@ -230,7 +230,7 @@ def command(
         declared.params += _common_options()  # after the command's own options
         for parameter in declared.params:
             if isinstance(parameter.type, click.Path):
-                # The use case reports what it cannot read; only the driver needs to read a target.
+                # The client reports what it cannot read, and only the driver must access a target.
                 parameter.type.readable = False
         return declared
 

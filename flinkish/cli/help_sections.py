@@ -1,6 +1,7 @@
 """What the help and the man pages say about commands beyond their declarations.
 
-Sections of commands and of options, and two examples of each command. Imported for help only.
+This module has the sections of commands and of options, and two examples of each command. Commands
+import it for their help only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Configuration: all keys of flinkish, the layers that set their values, and the secret ones.
+"""Configuration: all keys of flinkish, the layers that set their values, and secret values.
 
 Every command imports this package, so it must be light: no TOML parser or path library is loaded
 unless there is a file to read.

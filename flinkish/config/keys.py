@@ -1,7 +1,7 @@
 """The configuration keys: their names, Flink's older names, defaults and meanings.
 
-The keys are those of Flink 2.x. Every layer also accepts the names of Flink 1.x (Flink:
-``ConfigOption.withDeprecatedKeys``).
+A key that Flink has too is named as in Flink 2.x; the other keys are flinkish's own. Every layer
+also accepts the names of Flink 1.x (Flink: ``ConfigOption.withDeprecatedKeys``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Key:
     meaning
         One line for the documentation.
     old_names
-        Flink 1.x's names of the key.
+        Other accepted names of the key: those of Flink 1.x, and short names of flinkish's own.
     kind
         One of ``string``, ``duration``, ``boolean``, ``int``, ``choice``, ``path``, ``url``.
     choices
@@ -286,12 +286,12 @@ KEYS: tuple[Key, ...] = (
 BY_NAME: dict[str, Key] = {key.name: key for key in KEYS}
 #: The keys that only a supervisor uses; the values of the URL and the command may hold a token.
 NOTICES = tuple(key for key in KEYS if key.name.startswith("notify."))
-#: Every name of a key, including those of Flink 1.x -> its name in Flink 2.x.
+#: Every name of a key, including those in ``old_names`` -> the key's ``name``.
 CANONICAL: dict[str, str] = {old: key.name for key in KEYS for old in (key.name, *key.old_names)}
 
 
 def canonical(key: str) -> str:
-    """Return the Flink 2.x name of a key given by any of its names; keep unknown keys."""
+    """Return the ``name`` of the key that has ``key`` as any of its names; keep unknown keys."""
     return CANONICAL.get(key, key)
 
 

@@ -31,11 +31,9 @@ SPARK_PREFIX = "spark.flinkish."
 class Setting:
     """One effective value and the layer it comes from.
 
-    Attributes
-    ----------
-    origin
-        ``flag``, ``-D``, ``environment FLINKISH_X``, ``Spark setting spark.flinkish.KEY``, the path
-        of a file, or ``default``.
+    ``key``: the name in :data:`KEYS`, or the name of an unknown key. ``value``: None if the key has
+    no value. ``origin``: ``flag``, ``-D``, ``environment FLINKISH_X``,
+    ``Spark setting spark.flinkish.KEY``, the path of a file, or ``default``.
     """
 
     key: str
@@ -80,9 +78,9 @@ class Config:
         environment. ``environ`` and ``cwd`` default to those of the process. If the working
         directory no longer exists, there is no ``./flinkish.toml``, and relative paths are errors.
 
-        Raises InvalidConfiguration if a value is invalid for its key, the old and the new name of a
-        key have different values in one layer, or a file is not TOML; StorageError if access to a
-        file is denied.
+        Raises InvalidConfiguration if a value is invalid for its key, a ``-D`` option has no key,
+        the old and the new name of a key have different values in one layer, or a file cannot be
+        read, is not TOML or has a nested list; StorageError if access to a file is denied.
         """
         env = os.environ if environ is None else environ
         here = cwd or working_directory(instead="")
@@ -166,7 +164,10 @@ class Config:
         }
 
     def warnings(self) -> list[str]:
-        """Return one line for each unknown key that was set, with the nearest known name."""
+        """Return one line for each unknown key that was set, with a similar known name if any.
+
+        Keys of Spark (``spark.*``) count as known.
+        """
         lines = []
         for setting in self.settings():
             if setting.key in BY_NAME or setting.key.startswith("spark."):
@@ -269,7 +270,7 @@ def read_toml(path: str) -> dict[str, Any] | None:
         ) from error
     from importlib import import_module
 
-    # Imported by name: a type checker that targets Python 3.10 finds neither of them reliably.
+    # The parser is imported by name, because type checkers for Python 3.10 may find neither module.
     tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         table: dict[str, Any] = tomllib.loads(data.decode())

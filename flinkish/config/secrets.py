@@ -54,7 +54,8 @@ _FIELD = re.compile(
     rf"""(?i)(?P<before>"(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)"\s*:\s*)"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"|[^\s"{\[,}][^\s,}]*)"""
 )
-#: An item of a dictionary as ``str`` writes it. A value must be quoted, unlike prose after a colon.
+#: An item of a dictionary as ``str`` writes it. Only a quoted value counts, because text after a
+#: colon that is not quoted may be prose.
 _ITEM = re.compile(
     rf"""(?i)(?P<before>'(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)'\s*:\s*)"""
     r"""(?P<value>b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*")"""
@@ -133,8 +134,10 @@ def _masked_basic(match: re.Match[str]) -> str:
 
 
 def mask_secrets(text: str) -> str:
-    """Return ``text`` with the passwords in URLs, connection strings, JSON and dicts masked.
+    """Return ``text`` with the secrets of all known forms masked.
 
+    The forms are passwords, tokens and signatures in URLs, assignments, JSON and dicts, credentials
+    of HTTP (Basic and Bearer), and the user and password of curl.
     In doubt too much is hidden: everything from the first colon after a URL's user name to the last
     ``@`` before the next blank; in a PostgreSQL URL, to the last ``@`` of the line.
     """

@@ -46,7 +46,8 @@ _UNITS: dict[str, float] = {
     "nanoseconds": 1e-9,
 }
 
-#: The scheme of a URL that lacks its slashes; the text before another colon is part of a path.
+#: The scheme of a URL that lacks its slashes: any word before ``:/``, or one of the listed words
+#: before ``:``. Any other text with a colon is a path.
 _SCHEME = re.compile(r"(?i)([a-z][a-z0-9+.-]*(?=:/)|s3[an]?|gc?s|hdfs|abfss?)(?=:)")
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -80,7 +81,8 @@ def parse_moment(text: str, now: float) -> float:
 
     A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
     ``2026-11-23T10:30``, with or without a zone) or the last time of day before ``now``
-    (``10:30``, ``10:30:15``); without a zone it is in this host's zone.
+    (``10:30``, ``10:30:15``); without a zone it is in this host's zone. Raises InvalidConfiguration
+    for any other text.
     """
     from datetime import datetime, timedelta
 
@@ -107,7 +109,10 @@ def parse_moment(text: str, now: float) -> float:
 
 
 def parse_boolean(text: str) -> bool:
-    """Return the boolean of ``true/false``, ``yes/no``, ``on/off`` or ``1/0``, in any case."""
+    """Return the boolean of ``true/false``, ``yes/no``, ``on/off`` or ``1/0``, in any letter case.
+
+    Raises InvalidConfiguration for any other text.
+    """
     word = text.strip().lower()
     if word in _TRUE:
         return True

@@ -84,8 +84,8 @@ def cancel(
 def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, str | None]:
     """Return (job, with a savepoint, its target or None for the default). Pure.
 
-    In ``cancel -s JOB``, JOB is parsed as the optional target. Because no job is left then, that
-    word is the job (Flink: ``CliFrontend.cancel``).
+    In ``cancel -s JOB``, click takes JOB for the optional target and finds no job. A target without
+    a job is therefore the job (Flink: ``CliFrontend.cancel``).
     """
     if job is None:
         if not savepoint:

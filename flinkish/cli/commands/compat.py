@@ -193,7 +193,7 @@ def _show_table(
 
 
 def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Draw the table with colours and at its full width: a truncated table cannot be read."""
+    """Draw the table with colours and at full width, because a truncated table is unreadable."""
     colours = dict(MARKS.values())
     styles = {
         (i, j): colours[mark] for i, row in enumerate(rows) for j, mark in enumerate(row) if j

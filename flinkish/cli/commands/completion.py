@@ -1,6 +1,7 @@
 """``flinkish completion bash|zsh|fish``: the completion script of a shell.
 
-``python -m flinkish.cli.commands.completion`` writes all of them into ``completions/``.
+``python -m flinkish.cli.commands.completion`` writes the scripts of all shells into
+``completions/``.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _address(query: Mapping[str, Any], operator: Mapping[str, Any]) -> str | Non
 
 
 def _shared_ids(queries: list[dict[str, Any]]) -> list[str]:
-    """Return ``ID: QUERY/ORDINAL, QUERY/ORDINAL`` for ids that several stateful operators share."""
+    """Return ``ID: ADDRESS, ADDRESS`` for each id that several stateful operators share."""
     owners: dict[str, list[str]] = {}
     for query in queries:
         for operator in query["operators"]:

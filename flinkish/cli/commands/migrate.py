@@ -1,4 +1,4 @@
-"""``flinkish migrate PATH TARGET``: make a new savepoint from an old one, with other state."""
+"""``flinkish migrate PATH TARGET``: make a new savepoint with the rewritten state of an old one."""
 
 from __future__ import annotations
 

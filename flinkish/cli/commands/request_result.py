@@ -11,7 +11,7 @@ from flinkish.registry.jobs import JobRecord, RequestKind
 
 
 def show(out: Output, outcome: Outcome, job: JobRecord) -> int:
-    """Show a request's outcome: its result, or that it was or would be made."""
+    """Show a request's outcome: its result, that it was triggered, or what it would do."""
     if outcome.state is None:
         return show_dry_run(out, outcome, what_is_done(outcome.kind, job, outcome.target))
     return show_result(out, outcome) if outcome.state.is_final else _show_detached(out, outcome)

@@ -48,7 +48,7 @@ from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 
 
 def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Accept Flink's claim modes in any case; refuse ``legacy`` with the reason."""
+    """Accept Flink's claim modes in any letter case; refuse ``legacy`` with the reason."""
     if value is None:
         return None
     word = value.lower()
@@ -222,7 +222,7 @@ def show_submitted(
 
 
 def _show_running(out: Output, job: JobRecord) -> int:
-    """Show the job of this name that has not ended, for ``--if-not-running``."""
+    """Show the job that has the name already and has not ended, for ``--if-not-running``."""
     state = job.state.value
     if out.json:
         document: RunDocument = {
@@ -260,7 +260,7 @@ def _show_dry_run(out: Output, submitted: Submitted, uid_map: Sequence[tuple[str
                 "it carries flinkish, the program and its arguments"
             )
         for old, new in uid_map:
-            # Not part of the command line: a comment, so that a shell accepts the whole output.
+            # This line is no part of the command. As a comment, it does not disturb a shell.
             out.line(f"# the state of {old!r} goes to uid {new!r}")
     return 0
 
@@ -280,8 +280,8 @@ def follow_to_the_end(
 
     With ``verbose`` Spark's log is shown too; otherwise it is only in the job's log file.
 
-    Raises the error of a job that failed, and FlinkishError if the job was canceled: an attached
-    ``flink run`` fails then too.
+    Raises the error of a job that failed, FlinkishError if the job was canceled (as an attached
+    ``flink run`` fails too), and Interrupted if a signal ends the following.
     """
     out = session.out
     assert job.log_path is not None

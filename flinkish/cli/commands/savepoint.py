@@ -320,7 +320,7 @@ def savepoint(
 
 
 def _check_no_job(session: Session, target: str) -> None:
-    """Refuse a target that is the name or id of a job: the user probably means the job."""
+    """Refuse a target that is the name or id of a job, because the user probably means the job."""
     if "/" in target or ":" in target:
         return
     try:

@@ -189,9 +189,9 @@ def _tell_removal(out: Output, target: str, removal: Removal) -> None:
 
 
 def complain(out: Output, text: str) -> None:
-    """Write one line on stderr, even with ``-q``: a crontab mails it.
+    """Write one line on stderr, even with ``-q``, so that cron mails it.
 
-    With ``--json`` nothing is written, because the document contains it.
+    With ``--json`` nothing is written, because the document contains what the line says.
     """
     if not out.json:
         out.complain(text)

@@ -87,7 +87,7 @@ def complete_file(
     return [CompletionItem(incomplete, type="file")]
 
 
-#: For the commands with ``--all``.
+#: The option ``--name`` of commands with ``--all``.
 pattern_option = click.option(
     "--name",
     metavar="NAME",
@@ -205,7 +205,7 @@ _FORMATS = ("native", "canonical")
 
 
 def check_format(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str:
-    """Accept a savepoint format in any case, as Flink does."""
+    """Accept a savepoint format in any letter case, as Flink does."""
     word = (value or "native").lower()
     if word not in _FORMATS:
         raise UsageError(
