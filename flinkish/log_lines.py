@@ -245,10 +245,7 @@ class ProgramOutput(_Lines):
 
 
 class FollowedOutput(ProgramOutput):
-    """Output of a job that is followed to its end, without the line about the job's failure.
-
-    The command that follows the job reports the failure itself.
-    """
+    """Output of a job that is followed to its end, without the failure that the command reports."""
 
     def _begins_shown(self, line: str) -> bool:
         return super()._begins_shown(line) and not line.startswith(_FAILED)

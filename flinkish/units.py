@@ -1,7 +1,4 @@
-"""Text for people: sizes, durations, counts, escaped text and tables.
-
-Loading this module imports no other module, because the command ``list`` loads it.
-"""
+"""Text for people: sizes, names and tables. ``list`` loads this module, so it imports no other."""
 
 from __future__ import annotations
 

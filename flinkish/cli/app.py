@@ -115,7 +115,7 @@ root = Root(
 
 
 def run(argv: Sequence[str], outputs: list[Output] | None = None) -> int:
-    """Run one command line and return its exit status; ``outputs`` gets the outputs it uses."""
+    """Run one command line and return its exit status; append its outputs to ``outputs``."""
     if COMPLETE in os.environ:
         from click.shell_completion import shell_complete
 
@@ -127,7 +127,7 @@ def run(argv: Sequence[str], outputs: list[Output] | None = None) -> int:
     behind = _flinks_action(common_options_behind(argv))
     outputs = [] if outputs is None else outputs
     # This output is for errors before the called command has appended its own output. A group
-    # without its command takes no options, so ``behind`` lacks those of ``argv``.
+    # without its command takes no options, so ``behind`` lacks the options of ``argv``.
     outputs.append(_output_of(argv if len(behind) == 1 else behind))
     try:
         with _sigterm_raises():

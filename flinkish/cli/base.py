@@ -230,7 +230,7 @@ def command(
         declared.params += _common_options()  # after the command's own options
         for parameter in declared.params:
             if isinstance(parameter.type, click.Path):
-                # The client reports what it cannot read, and only the driver must access a target.
+                # The client reports what it cannot read; a target is read by the driver only.
                 parameter.type.readable = False
         return declared
 

@@ -164,10 +164,7 @@ class Config:
         }
 
     def warnings(self) -> list[str]:
-        """Return one line for each unknown key that was set, with a similar known name if any.
-
-        Keys of Spark (``spark.*``) count as known.
-        """
+        """Return a line for each unknown key but ``spark.*``, with a similar known name if any."""
         lines = []
         for setting in self.settings():
             if setting.key in BY_NAME or setting.key.startswith("spark."):

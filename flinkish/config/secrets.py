@@ -134,10 +134,9 @@ def _masked_basic(match: re.Match[str]) -> str:
 
 
 def mask_secrets(text: str) -> str:
-    """Return ``text`` with the secrets of all known forms masked.
+    """Return ``text`` with its secrets masked: passwords, tokens, signatures and credentials.
 
-    The forms are passwords, tokens and signatures in URLs, assignments, JSON and dicts, credentials
-    of HTTP (Basic and Bearer), and the user and password of curl.
+    They are found in URLs, connection strings, JSON, dicts, curl commands and HTTP's authorization.
     In doubt too much is hidden: everything from the first colon after a URL's user name to the last
     ``@`` before the next blank; in a PostgreSQL URL, to the last ``@`` of the line.
     """

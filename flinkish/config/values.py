@@ -109,10 +109,7 @@ def parse_moment(text: str, now: float) -> float:
 
 
 def parse_boolean(text: str) -> bool:
-    """Return the boolean of ``true/false``, ``yes/no``, ``on/off`` or ``1/0``, in any letter case.
-
-    Raises InvalidConfiguration for any other text.
-    """
+    """Return the boolean of ``true/false``, ``yes/no``, ``on/off``, ``1/0``, in any letter case."""
     word = text.strip().lower()
     if word in _TRUE:
         return True

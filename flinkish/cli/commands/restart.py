@@ -1,4 +1,4 @@
-"""``flinkish restart JOB``: start an ended job again, or all that ``stop --all`` stopped."""
+"""``flinkish restart``: start an ended job again; with ``--all``, what ``stop --all`` stopped."""
 
 from __future__ import annotations
 

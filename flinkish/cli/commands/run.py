@@ -260,7 +260,7 @@ def _show_dry_run(out: Output, submitted: Submitted, uid_map: Sequence[tuple[str
                 "it carries flinkish, the program and its arguments"
             )
         for old, new in uid_map:
-            # This line is no part of the command. As a comment, it does not disturb a shell.
+            # A shell accepts the whole output, because this line of the output is a comment.
             out.line(f"# the state of {old!r} goes to uid {new!r}")
     return 0
 
@@ -281,7 +281,7 @@ def follow_to_the_end(
     With ``verbose`` Spark's log is shown too; otherwise it is only in the job's log file.
 
     Raises the error of a job that failed, FlinkishError if the job was canceled (as an attached
-    ``flink run`` fails too), and Interrupted if a signal ends the following.
+    ``flink run`` fails too), and Interrupted if a signal ends the wait.
     """
     out = session.out
     assert job.log_path is not None

@@ -25,7 +25,7 @@ _METADATA = "_metadata"
 
 @dataclass(frozen=True)
 class OriginOptions:
-    """The parsed options of ``check`` or ``rehearse``."""
+    """The parsed options that ``check``, ``rehearse`` and ``export`` share."""
 
     savepoint: str | None
     restore: RestoreOptions
@@ -70,7 +70,7 @@ def _complete(ctx: click.Context, parameter: click.Parameter, word: str) -> list
 
 
 def origin_and_program(function: F) -> F:
-    """Add the argument ``words``; the command has the class :class:`OriginFirst`."""
+    """Add the argument ``words``; the command must have the class :class:`OriginFirst`."""
     return click.argument(
         "words",
         metavar="[JOB|SAVEPOINT] APP.py [ARGS]...",
@@ -98,7 +98,7 @@ def origin_of(session: Session, options: OriginOptions) -> Origin:
 def split_words(
     words: Sequence[str], config: Config, *, named: bool, has_program: bool
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Split the words of ``check`` into the origin and the program with its arguments.
+    """Split the words of a command into the origin and the program with its arguments.
 
     Without ``-s`` the first word is the origin. A configured savepoint is the origin instead if
     the first word is the program or the only word, or if an option names the program.
@@ -109,7 +109,7 @@ def split_words(
 
     Returns the origin (None if it is not among the words) and the other words.
 
-    Raises UsageError if there is no origin.
+    Raises UsageError if the first word is empty, or the origin or the program is missing.
     """
     rest = tuple(words)
     if not has_program and rest and not rest[0].strip():

@@ -61,8 +61,8 @@ def _arguments_in(
     return read_arguments(value)
 
 
-#: The program and its arguments, or with ``-py`` and ``-pym`` only the arguments. Requires a
-#: command with ``allow_interspersed_args`` False.
+#: The program and its arguments, or with ``-py`` or ``-pym`` only the arguments. The command must
+#: have ``allow_interspersed_args`` False.
 program_words = click.argument(
     "words",
     metavar="APP.py [ARGS]...",
@@ -71,7 +71,8 @@ program_words = click.argument(
     shell_complete=complete_file,
 )
 
-#: Not in the list below: ``run`` has its ``--name`` between this option and the others.
+#: This option is not in the list below, because ``run`` has its ``--name`` between this option and
+#: those of the list.
 parallelism_option = click.option(
     "-p",
     "--parallelism",
@@ -97,7 +98,7 @@ client_python_option = click.option(
 
 
 def _spark_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Raise UsageError for a directory without Spark; a recorded directory gives LaunchFailed."""
+    """Refuse a directory without Spark with UsageError; a recorded one gives LaunchFailed later."""
     if ctx.resilient_parsing or not value:  # the words are being completed
         return value
     if not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):

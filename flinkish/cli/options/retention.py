@@ -1,4 +1,4 @@
-"""The retention options of ``flinkish savepoint``: which savepoints are removed."""
+"""The retention options of ``savepoint`` and ``savepoint prune``: which savepoints are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flinkish.errors import UsageError
 def _only(_ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Any:
     """Return the value of a retention option, None without it; UsageError for different values.
 
-    Click would use only the last value, so savepoints that the others keep would be deleted.
+    Click would use only the last value, so savepoints that the other values keep would be deleted.
     """
     if len(set(values)) > 1:
         raise UsageError(
@@ -25,7 +25,7 @@ def _only(_ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ..
 
 
 def _only_age(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Any:
-    """Return the age in seconds, or an error as in :func:`_only`."""
+    """Return the age in seconds; raise UsageError as :func:`_only` and :func:`parse_age` do."""
     return parse_age(ctx, parameter, _only(ctx, parameter, values))
 
 

@@ -97,8 +97,8 @@ def lineage_svg(parents: Sequence[int | None], has_origin: Sequence[bool]) -> Ma
     As in ``git log --graph``, each savepoint has a row, newest first, and each run of a job a lane.
 
     ``parents``: for each savepoint, newest first, the index of its parent; None if the parent is
-    not among the savepoints. ``has_origin``: whether a savepoint has a parent at all. A parent
-    elsewhere is drawn as a short dashed line.
+    not among the savepoints. ``has_origin``: whether a savepoint has a parent at all. The line to a
+    parent that is not among the savepoints is short and dashed.
     """
     lanes = lanes_of(parents)
     width = (max(lanes, default=0) + 1) * _LANE

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _HEAD = ("START", "JOB ID", "NAME", "STATE", "QUERIES", "BATCH", "LAST SAVEPOINT")
 _NUMBERS = "45"
-#: Columns that are shortened on a narrow terminal (name, savepoint), and columns left out then.
+#: Columns that are shortened on a narrow terminal (name, savepoint), and columns that are left out
+#: if shortening is not enough (savepoint, queries).
 _FLEXIBLE = {2: 12, 6: 24}
 _OPTIONAL = (6, 4)
 

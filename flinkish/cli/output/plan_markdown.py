@@ -295,7 +295,8 @@ def _joined(texts: list[str], marks: list[str]) -> str:
 
 def _numbered(text: str) -> str:
     numbered = _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", text)
-    return _ADDRESS.sub("<!---->@", numbered)  # two texts, and neither is an address
+    # ``<!---->`` splits an address into two texts, and neither of them is an address.
+    return _ADDRESS.sub("<!---->@", numbered)
 
 
 def _short(text: str) -> str:

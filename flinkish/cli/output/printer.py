@@ -3,8 +3,9 @@
 Names, paths and messages come from elsewhere (other users' jobs, directories that others write
 into). Their unprintable characters are escaped here, except in what ``-q`` writes into a pipe
 (:meth:`Output.line`); :func:`flinkish.units.table` escapes them before it aligns columns. JSON does
-its own escaping. Outside this package, only the fast path of ``list``, ``completion`` and the JSON
-line of an interrupted command are written without this module.
+its own escaping. Outside this package, only the fast path of ``list``, ``completion``, click's own
+texts, the JSON line of an interrupted command, and the line about an early SIGTERM bypass this
+module.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Output:
         """Write one line of the result; with ``-q`` raw into a pipe or a file, for scripts.
 
         Otherwise the line is escaped, and a line with surrogates always is. Line ends are always
-        escaped: a name must not add a line to a list that a script reads.
+        escaped, so that a name cannot add a line to a list that a script reads.
         """
         is_text = not any("\ud800" <= character <= "\udfff" for character in text)
         raw = self.quiet and is_text and not sys.stdout.isatty()
@@ -94,7 +95,7 @@ class Output:
         """Write a warning about something that did not fail (``-q`` does not hide it).
 
         With ``json`` the warning becomes part of the document, or of the error. A warning that has
-        been given is not repeated: ``--watch`` reads the configuration at every refresh.
+        been given is not repeated, because ``--watch`` reads the configuration at every refresh.
         """
         if text in self._warnings:
             return
@@ -124,7 +125,7 @@ class Output:
 def copy_log(text: str, stream: TextIO) -> None:
     """Write part of a program's log: raw into a pipe or a file, escaped on a terminal.
 
-    Raises :class:`~flinkish.cli.output.streams.StreamLost` when nobody reads the stream any more.
+    Raises :class:`~flinkish.cli.output.streams.StreamLost` as :func:`flush` does.
     """
     stream.write(visible_lines(text) if stream.isatty() else text)
     flush(stream)
@@ -162,7 +163,8 @@ def masked(value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    from flinkish.config import mask_secrets  # a tenth of the time of --help, which needs no mask
+    # This import takes a tenth of the time of ``--help``, which needs no mask.
+    from flinkish.config import mask_secrets
 
     return mask_secrets(text)
 

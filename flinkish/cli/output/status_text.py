@@ -17,7 +17,8 @@ from flinkish.registry.jobs import JobRecord, JobStateChange, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
 
-#: The bars on a wide terminal, the columns that make a terminal wide, and the bars on others.
+#: The number of bars on a wide terminal, the number of columns that make a terminal wide, and the
+#: number of bars on a narrower terminal.
 _BARS, _WIDE, _FEW_BARS = 30, 120, 12
 
 

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # type checkers know this name; importing typing costs st
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
-#: Characters of the output that are kept, to be reported if stdout cannot be written.
+#: The output is kept until it has this many characters, to be reported if stdout cannot be written.
 _KEPT = 4000
 #: 128 + SIGPIPE, what a shell shows for any other tool whose reader has gone.
 READER_GONE = 141
@@ -75,7 +75,7 @@ def guard() -> None:
     """Replace the standard streams by ones that exist and never raise.
 
     A closed descriptor is opened on the null device. Otherwise the next file that is opened,
-    perhaps a database, would get its number, and the output would go there.
+    perhaps a database, would get the descriptor's number, and so the output.
     """
     closed = []
     for number in (0, 1, 2):
@@ -126,7 +126,8 @@ def _guarded(stream: TextIO | None, number: int, was_closed: bool) -> Any:
     if adapt is not None:
         ascii_only = (stream.encoding or "").lower() in ("ascii", "us-ascii", "ansi_x3.4-1968")
         if ascii_only and not stream.isatty():
-            adapt(encoding="utf-8", errors="backslashreplace")  # paths as the disk has them
+            # In UTF-8, paths have the same bytes in the output as on the disk.
+            adapt(encoding="utf-8", errors="backslashreplace")
         elif stream.errors == "strict" or ascii_only:
             adapt(errors="backslashreplace")
     return Stream(stream, failure)

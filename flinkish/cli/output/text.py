@@ -108,7 +108,8 @@ def _terminal_size(stream: TextIO, variable: str, index: int) -> int | None:
 def folded(text: str, width: int | None, indent: str = "") -> list[str]:
     """Return a sentence as lines of at most ``width`` columns, all but the first with ``indent``.
 
-    Unprintable characters are escaped. Words that are longer than a line stay whole.
+    Unprintable characters are escaped. Words that are longer than a line stay whole. On a very
+    narrow terminal a line has up to 20 columns besides ``indent``.
     """
     whole = visible(text)
     if width is None or width_of(whole) <= width:

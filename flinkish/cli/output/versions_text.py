@@ -33,7 +33,7 @@ _WIDTH = 100
 
 
 def legend(matrix: Matrix, comparisons: Sequence[VersionComparison], *, one_row: bool) -> list[str]:
-    """Return the marks' meanings, the table's source, and how to see limitations. Pure."""
+    """Return the marks' meanings, the source, one row's limitations, how to see others. Pure."""
     seen = {one.verdict.value for one in comparisons}
     marks = [f"{mark} {name}" for name, (mark, _) in MARKS.items() if name in seen]
     lines = ["", ", ".join(marks), *_wrapped(_origin(matrix))]
