@@ -307,8 +307,8 @@ class StorageError(FlinkishError):
 class NoLocation(UsageError, StorageError):
     """A text is not a path or URL: a usage error for an argument, else a storage error.
 
-    Texts in savepoints and logs may be anything, so code that handles unreadable locations there
-    (StorageError) handles this error as well.
+    Texts in savepoints and logs may be anything, so code that handles their unreadable locations
+    (as StorageError) handles this error as well.
     """
 
     id = "no-location"

@@ -59,7 +59,7 @@ _OWN_LEVEL = (
 )
 #: The beginning of what the driver writes about the job's failure, which is in the registry too.
 _FAILED = "flinkish: job failed"
-#: The forms of Spark's own lines; a program's ``logging`` may write the others.
+#: The forms of Spark's own lines; a program's ``logging`` may write the other forms.
 _SPARK_HEADS = _HEADS[:2]
 #: What spark-submit and its JVM write before there is a log.
 _LAUNCHER = (

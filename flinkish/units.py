@@ -97,7 +97,7 @@ def table(
 ) -> list[str]:
     """Return a table as lines, with aligned columns two blanks apart.
 
-    Cells are escaped with :func:`visible`, so each row is one line.
+    The cells of ``rows`` are escaped with :func:`visible`, so each row is one line.
 
     ``head``: the titles of the columns. ``rows``: one sequence of cells for each row, as long as
     ``head``. ``right``: indexes of the columns that are aligned to the right, as digits, such as

@@ -151,8 +151,8 @@ def report_lost_result(
 ) -> int:
     """Report on stderr that the result could not be written to stdout; return the exit status.
 
-    ``failure`` is the cause. A command's own ``status`` other than 0 is kept. ``outputs``: those of
-    :func:`run`, if it was called.
+    ``failure`` is the cause. A command's own ``status`` other than 0 is kept. ``outputs``: the
+    outputs of :func:`run`, if it was called.
     """
     said = sys.stdout.said if isinstance(sys.stdout, Stream) else ""
     lines = said.splitlines()

@@ -38,7 +38,7 @@ class Output:
     def line(self, text: str = "") -> None:
         """Write one line of the result; with ``-q`` raw into a pipe or a file, for scripts.
 
-        Otherwise the line is escaped, and a line with surrogates always is. Line ends are always
+        Otherwise the line is escaped, and a line with surrogates always is. Line feeds are always
         escaped, so that a name cannot add a line to a list that a script reads.
         """
         is_text = not any("\ud800" <= character <= "\udfff" for character in text)
