@@ -108,7 +108,7 @@ class AllJobs:
 class AllSaved:
     """The outcomes for all jobs, in their order, and the old savepoints that were removed.
 
-    ``newest``: the newest good savepoints of the jobs that have failed before, by job id.
+    ``newest``: the newest good savepoints of the failed jobs in ``troubles``, by job id.
     """
 
     outcomes: Sequence[JobOutcome]
@@ -118,11 +118,11 @@ class AllSaved:
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing failed, 1 when every attempt failed, 3 when some did.
+        """0 when nothing failed, 1 when every attempt failed, 3 when only some attempts failed.
 
-        It is also 3 if jobs have failed, including those just found dead, or if expected jobs are
-        not running. Old savepoints that cannot be removed because another process holds the target
-        are not a failure: they are removed next time.
+        It is also 3 if jobs have failed, including those just found dead, if expected jobs are not
+        running, or if old savepoints could not be removed. Old savepoints that stay because another
+        process holds the target are not a failure; they are removed next time.
         """
         failed = [outcome for outcome in self.outcomes if outcome.error is not None]
         attempted = [outcome for outcome in failed if outcome.request_id is not None]
@@ -206,11 +206,11 @@ def save_all(
 ) -> AllSaved:
     """Take a savepoint of each job, all at the same time.
 
-    ``asked``: as :func:`jobs_to_save` returns them. ``timeout``: seconds to wait for all of them
-    together; what is not complete by then continues. Default: ``client.timeout``. ``full``: whether
-    the new savepoints share no files with earlier ones. ``format_``: ``native`` or ``canonical``.
-    ``keep``: which savepoints of the jobs that have a new one stay. Default: all. ``on_outcome``:
-    called with each outcome as soon as it is known.
+    ``asked``: the jobs, as :func:`jobs_to_save` returns them. ``timeout``: seconds to wait for all
+    savepoints together; what is not complete by then continues. Default: ``client.timeout``.
+    ``full``: whether the new savepoints share no files with earlier ones. ``format_``: ``native``
+    or ``canonical``. ``keep``: which savepoints stay of each job that has a new savepoint. Default:
+    all. ``on_outcome``: called with each outcome as soon as it is known.
 
     Failures are part of the outcomes, not raised.
     """
@@ -233,7 +233,7 @@ def save_all(
 
 
 def with_newest(context: Context, outcome: JobOutcome) -> JobOutcome:
-    """Return an outcome with the newest good savepoint of a job that has no new one."""
+    """Return an outcome; if its job has no new savepoint, with the job's newest good one."""
     if outcome.savepoint is not None:
         return outcome
     return replace(outcome, newest=newest_savepoint(context, outcome.job))
@@ -298,7 +298,7 @@ def _begin(
             full=full,
             format_=format_,
         )
-    except WrongState:  # it ended after it was read
+    except WrongState:  # the job ended after its record was read
         return ended(context.registry.job(job.job_id))
     return JobOutcome(job, request.request_id)
 

@@ -44,8 +44,8 @@ def bundle_program(
     Raises
     ------
     UsageError
-        There is no such program, ``path`` has another ending or is on remote storage, or a scheme
-        is unknown.
+        There is no such program, ``path`` ends in neither ``.py`` nor ``.zip`` or is on remote
+        storage, or a scheme is unknown.
     StorageError
         The file cannot be written.
     """

@@ -181,7 +181,7 @@ def launch_and_restore(
 
 
 def checkpoints_of(job: JobRecord | None) -> str | None:
-    """Return what takes the place of a savepoint's path for a job; None without a job."""
+    """Return a job's directory of checkpoints, or its id without one; None without a job."""
     return None if job is None else job.checkpoint_dir or job.job_id
 
 

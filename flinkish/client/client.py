@@ -169,7 +169,7 @@ class Client(ProgramRunner):
         Returns
         -------
         list of JobOutcome
-            The outcome for each job, failures included. Only NoSavepointDirectory is raised.
+            The outcome for each job, failures included. NoSavepointDirectory is still raised.
         """
         context = self._context
         asked = all_jobs.jobs_to_save(context, directory, name)
@@ -187,7 +187,7 @@ class Client(ProgramRunner):
         """Stop every job with a savepoint, all at the same time, and wait until they have ended.
 
         If an earlier call has stopped only a part of its jobs, and none of them has been started
-        again, this call continues it: :meth:`restart_all` starts the jobs that both have stopped.
+        again, this call continues that call: :meth:`restart_all` starts the jobs of both calls.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class Client(ProgramRunner):
         restore: RestoreOptions = NO_OPTIONS,
         dry_run: bool = False,
     ) -> list[StartedAgain]:
-        """Start the jobs of the newest :meth:`stop_all` again, each as a new job, and wait for it.
+        """Start the jobs of the newest :meth:`stop_all` again, as new jobs; wait until they run.
 
         Each continues from the savepoint that it was stopped with. Jobs that run again already are
         skipped, so another call continues with the jobs that have not come up.

@@ -87,7 +87,8 @@ class Context:
         ``reference``: a job id, a unique prefix of one, or the name of exactly one job.
         ``include_final``: whether a name may also refer to a job that has ended.
 
-        Raises JobNotFound or AmbiguousJob if no job, or several, match.
+        Raises JobNotFound or AmbiguousJob if no job, or several, match; UsageError if ``reference``
+        is blank, or has 32 characters but is not an id.
         """
         try:
             job = self.registry.find_job(reference, include_final=include_final)
@@ -107,9 +108,9 @@ class Context:
         ``word``: a URL, or a path that exists, is a savepoint; anything else is a job's id, a
         prefix of one, or a name, even of a job that has ended.
 
-        Raises UsageError if the word is both a job and a path; AmbiguousJob or JobNotFound if it
-        matches several jobs, or nothing; SavepointNotFound if it can only be a path, and nothing is
-        there.
+        Raises UsageError if the word is both a job and a path, or is neither a path nor a possible
+        reference to a job; AmbiguousJob or JobNotFound if it matches several jobs, or nothing;
+        SavepointNotFound if it can only be a path, and nothing is there.
         """
         if "://" in word or word.startswith("file:"):
             return word
@@ -249,7 +250,7 @@ def requester() -> str:
 def _limit_transfers(config: Config) -> None:
     """Pass a configured number of transfers to the storage.
 
-    Most commands never need it, and importing the storage is slow: the default is not passed.
+    Most commands transfer nothing, and importing the storage is slow, so no default is passed.
     """
     key = "execution.savepoint.transfers"
     if config.setting(key).origin != "default":

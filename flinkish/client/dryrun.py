@@ -42,7 +42,7 @@ def check_restore(
     ``name``, ``environ``, ``show_log``: see :func:`~flinkish.launch.driver_call.ask_driver`.
     ``registry``: knows other runs of the savepoint's queries. ``job``: the job whose checkpoints
     are restored instead of the savepoint. That job does not count as another run, because it would
-    have ended by then.
+    have ended before the restore.
 
     Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the savepoint cannot be
     read; and the error with which the submission of the program would end.
@@ -71,7 +71,7 @@ def check_restore(
 def restore_question(
     registry: Registry, spec: RestoreSpec, origin: RestoreOrigin, job: JobOrigin | None
 ) -> RestoreQuestion:
-    """Return the question for the plan of a restore, with what the registry knows of it."""
+    """Return the question for the plan of a restore, with the runs and writers of other jobs."""
     own = None if job is None else job.job_id
     sinks = {offer.query_id: sink_format(offer.query.sink) for offer in origin.by_key.values()}
     return RestoreQuestion(

@@ -158,9 +158,9 @@ def build_unchanged(
 def _chosen(
     path: str, offers: RestoreOrigin, query: str | None, *, is_single: bool
 ) -> Mapping[str, RestorableQuery]:
-    """Return the saved queries to be exported, by name; UsageError if ``query`` is not among them.
+    """Return the saved queries to be exported, by name; a plain checkpoint has its directory's.
 
-    The query of a plain checkpoint has the name of its directory.
+    Raises UsageError if there is no ``query`` of that name, or if one of several must be chosen.
     """
     by_name = {
         storage.base_name(offer.origin.root) if key is None else key: offer
@@ -195,7 +195,7 @@ def _sink_status(
 
 
 def _sink_path(offer: RestorableQuery) -> str | None:
-    """Return where the query wrote; None for a path relative to its job's directory."""
+    """Return the path that the query wrote to; None if it has none, or only a relative one."""
     path = str(offer.query.sink.get("path") or "")
     return path if path.startswith("/") or ":" in path else None
 
@@ -252,8 +252,8 @@ class ExportPlace:
     def publish(self, directories: list[str]) -> str | None:
         """Put the built checkpoints in place; return where a replaced one is kept.
 
-        Raises WrongState if a batch was planned in the checkpoint to be replaced in the meantime,
-        and StorageError if a directory cannot be renamed; the old checkpoint then stays in place.
+        Raises WrongState if the checkpoint to be replaced got a batch in the meantime, StorageError
+        if renaming fails or the name to keep it under is taken; the old checkpoint then stays.
         """
         if not self.is_single:
             if self.building != self.final:

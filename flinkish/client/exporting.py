@@ -59,7 +59,7 @@ class ExportedCheckpoint:
     pins
         Spark settings that the checkpoint pins, regardless of what the program sets.
     notes
-        Sentences about what the plan does with its state.
+        Sentences about what happens to the query's state and sink.
     """
 
     query: str

@@ -273,7 +273,8 @@ class Job:
             The job has not ended, another has continued from its state, or its program or
             checkpoints are missing.
         UsageError
-            Secrets are missing, ``conf`` changes a recorded setting, or only ``restore`` is given.
+            Secrets are missing, ``conf`` changes a recorded setting, or ``restore`` is given
+            without ``savepoint``.
         Locked
             An unfinished upgrade continues from the job, or has its name.
         FlinkishError
@@ -311,13 +312,13 @@ class PendingSavepoint:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has a result, and a job that it stops has ended; or the driver has died."""
+        """Whether it failed, its job has ended, or it is complete and its job goes on."""
         registry = self._context.registry
         request = registry.request(self.request_id)
         is_saved = request.state.is_final and request.kind is RequestKind.SAVEPOINT
         if is_saved or request.state is RequestState.FAILED:
             return True
-        # Nobody answers for a job that has ended: result() says so.
+        # No driver answers for a job that has ended: result() raises if none has answered.
         return look(self._context, registry.job(request.job_id)).state.is_final
 
     def result(self, timeout: float | None = None) -> Savepoint:

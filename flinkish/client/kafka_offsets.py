@@ -77,7 +77,7 @@ def with_lag(
 ) -> tuple[PartitionOffset, ...]:
     """Return the offsets with what a broker has, and with the partitions that were not saved. Pure.
 
-    A new partition of a topic is read from its beginning, if its source reads it at all.
+    A new partition of a topic is read from its first row, if the source reads that partition.
     ``readings``: what each source reads, as :func:`readings_of` returns it.
     """
     saved = [_lag_of(each, topics.get(each.topic, {}).get(each.partition)) for each in offsets]

@@ -21,8 +21,9 @@ class JobFilter:
     """Which jobs are wanted; all conditions must hold.
 
     ``states``: only jobs in these states; None means all. ``name``: only jobs whose name matches;
-    ``*`` and ``?`` are wildcards. ``since``: only jobs that were started then or later, in seconds
-    since the epoch. ``failed``: only jobs that ran and failed, and that nobody has acknowledged.
+    ``*`` and ``?`` are wildcards. ``since``: only jobs that were started at this time or later, in
+    seconds since the epoch. ``failed``: only jobs that ran and failed, and that nobody has
+    acknowledged.
     """
 
     states: Collection[JobState] | None = None
@@ -99,9 +100,10 @@ def find_troubles(
 
 
 def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
-    """Acknowledge that jobs have failed, so that they are no longer reported; return them.
+    """Acknowledge that jobs have failed, so that they are no longer reported; return the jobs.
 
-    ``references``: job ids, unique prefixes of ids, or names; without any, all failed jobs.
+    ``references``: job ids, unique prefixes of ids, or names; without any, all failed jobs. A job
+    that was acknowledged before is not returned.
 
     Raises JobNotFound or AmbiguousJob if no job, or several, match a reference, or WrongState if a
     job has not failed; no job is then acknowledged.
@@ -114,7 +116,7 @@ def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
 
 
 def _failed(context: Context, reference: str, failed: Sequence[JobRecord]) -> JobRecord:
-    # A name means the failed job of that name, also while its successor runs.
+    # A name means the failed job of that name, even while another job of that name runs.
     named = [job for job in failed if job.name == reference]
     if len(named) > 1:
         raise ambiguous(reference, named)

@@ -52,7 +52,7 @@ class LogReader:
             raise _unreadable(self._job, error) from error
 
     def finish(self) -> Iterator[str]:
-        """Yield what :meth:`read` holds back: an incomplete last line."""
+        """Yield what :meth:`read` holds back: an incomplete last line or character."""
         text = self._decoder.decode(b"", final=True)
         if self._filter is None:
             yield text

@@ -27,7 +27,7 @@ _NO_WATERMARK = 0.0
 @public_evolving
 @dataclass(frozen=True)
 class Sample:
-    """One number of a metric, for one job, query or state.
+    """One number of a metric, for a job, a query, a state of jobs, or the whole registry.
 
     ``labels``: what the number is about.
     """
@@ -55,7 +55,7 @@ class Metric:
 class JobFacts:
     """What the registry knows of a job that has not ended.
 
-    ``queries``: its queries as its driver last reported them.
+    ``queries``: its queries as its driver last reported them. ``savepoint``: its newest savepoint.
     """
 
     job: JobRecord
@@ -67,7 +67,7 @@ class JobFacts:
 def measure(context: Context) -> list[Metric]:
     """Return the metrics of all jobs of the registry, always the same ones in the same order.
 
-    A job whose process is gone is recorded as FAILED, as every reader of the registry does.
+    A job whose process is gone is recorded as FAILED, as by every reader of the registry.
 
     Raises RegistryError if the registry cannot be read.
     """

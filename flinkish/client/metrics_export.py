@@ -60,7 +60,7 @@ def _collected(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
             return ()
 
         def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-            """Yield the metrics as the library's own."""
+            """Yield the metrics as objects of the library."""
             for metric in read():
                 family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
                 metric_family = family(metric.name, metric.help)

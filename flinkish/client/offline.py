@@ -170,13 +170,14 @@ def save_checkpoints(
     ``url``: one checkpoint, or a directory of several. ``target``: the directory of savepoints.
     Default: ``execution.checkpointing.savepoint-dir``. ``name``: the job's name in the savepoint.
     Default: the directory's name. ``agree``: called when the checkpoint was written to a moment
-    ago: its query may be running. ``batch``: the committed batch of each checkpoint: a number, or
-    :data:`NEWEST_WHOLE` for the newest whose files are whole. Default: the newest, which must be
-    whole. ``keep``, ``on_taken``: as for :func:`.lifecycle.save_job`.
+    ago, so that its query may be running. ``batch``: the committed batch of each checkpoint: a
+    number, or :data:`NEWEST_WHOLE` for the newest whose files are whole. Default: the newest, which
+    must be whole. ``keep``, ``on_taken``: as for :func:`.lifecycle.save_job`.
 
-    Raises SavepointNotFound or NoCommittedBatch if there is no checkpoint, or nothing to save;
-    WrongState if the checkpoint belongs to a job that is not dead; ConsentNeeded if ``agree``
-    returned False; Corrupt, StorageError or Locked if the savepoint cannot be written.
+    Raises NoSavepointDirectory if no target is given or configured; SavepointNotFound or
+    NoCommittedBatch if there is no checkpoint, or nothing to save; WrongState if the checkpoint
+    belongs to a job that is not dead; ConsentNeeded if ``agree`` returned False; Corrupt,
+    StorageError or Locked if the savepoint cannot be written.
     """
     directory = savepoint_target(context, target)
     root = locate(url)

@@ -58,7 +58,7 @@ def _path(path: str | os.PathLike[str] | None) -> str | None:
 
 
 def absolute(program: Program, cwd: str) -> Program:
-    """Return a program with absolute paths; comma-separated items in its lists of files are split.
+    """Return a program with absolute paths; split the comma-separated items of files and packages.
 
     Raises UsageError if there is no such file.
     """
@@ -180,7 +180,7 @@ def _items(values: Sequence[str]) -> list[str]:
 
 
 def _absolute(item: str, cwd: str) -> str:
-    """Return a local file's absolute path; other items (URLs, ``x.zip#name``) keep their form."""
+    """Return a local file (``x.zip``, ``x.zip#name``) with its absolute path, other items as is."""
     name, hash_, alias = item.partition("#")
     path = os.path.join(cwd, os.path.expanduser(name))
     return os.path.normpath(path) + hash_ + alias if os.path.exists(path) else item

@@ -103,10 +103,10 @@ def prune_savepoints(
 
     Failed removals are in the result's ``errors``.
 
-    Raises UsageError if the policy is empty, or has negative numbers; SavepointNotFound if there is
-    no such directory; Locked if another operation holds the directory; StorageError or
-    RegistryError if the directory or the registry cannot be read; ConsentNeeded if ``agree``
-    refused.
+    Raises UsageError if the policy has negative numbers, or is empty without ``garbage``;
+    SavepointNotFound if there is no such directory; Locked if another operation holds the
+    directory; StorageError or RegistryError if the directory or the registry cannot be read;
+    ConsentNeeded if ``agree`` refused.
     """
     plan = _pruned(context, directory, policy, garbage=garbage, dry_run=True, names=names)
     if dry_run or not (plan.going or plan.trash):

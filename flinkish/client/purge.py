@@ -175,7 +175,7 @@ def _purged(
 
 
 def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> PurgeOutcome:
-    """Remove the parts of a job that its plan names; the record last, as it leads to the others."""
+    """Remove the parts of a job that its plan names; the record, which locates them, goes last."""
     registry, job = context.registry, outcome.job
     batches = {run.query_id: run.batch_id for run in facts.runs if run.batch_id is not None}
     try:
@@ -253,7 +253,7 @@ def _facts(
 
 
 def _needed_by_runs(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
-    """Return the ended jobs that other runs resume from, each with the reason to keep it.
+    """Return the ended jobs that other runs need, each with the reason to keep it.
 
     Such a run is the next ``run --resume`` of a name, or a resumed job that may start further
     queries. It may need several ended jobs: a job that was killed may not have started all queries
@@ -358,8 +358,9 @@ def _saving(
 ) -> Mapping[str, str]:
     """Return the jobs whose savepoint is being written, or may be, each with the reason.
 
-    A savepoint of an ended job is written by the process that asks for it: only its lease in the
-    target shows this. Targets are known from earlier savepoints and from the configuration.
+    A savepoint of an ended job is written by the process that asks for it, and only the lease of
+    that process in the target shows this. Targets are known from earlier savepoints and from the
+    configuration.
     """
     reasons: dict[str, str] = {}
     by_id = {facts.job.job_id: facts for facts in candidates}

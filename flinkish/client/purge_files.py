@@ -47,7 +47,7 @@ def new_rehearsal_directory(checkpoints: str) -> str:
 
 
 def found_below(path: str) -> Found | None:
-    """Return the number, size and age of the files below a directory; None if it does not exist."""
+    """Return what a directory contains, or why it must stay; None if it does not exist."""
     try:
         if not storage.exists(path):
             return None

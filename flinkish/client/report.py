@@ -153,7 +153,7 @@ def growth_of(entries: Sequence[CatalogEntry]) -> tuple[Growth, ...]:
     """Return the growth of each operator over savepoints, which are newest first. Pure.
 
     A query keeps its id across restarts and restores. Its operators are recognised by uid, else by
-    operator id.
+    operator id, else by ordinal.
     """
     newest: dict[tuple[str, str | int], tuple[CatalogEntry, QueryRecord, OperatorRecord]] = {}
     points: dict[tuple[str, str | int], list[Point]] = {}

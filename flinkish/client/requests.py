@@ -99,8 +99,8 @@ def submit(
 def limit_within(timeout: float) -> float:
     """Return the limit of a request whose answer must arrive within ``timeout`` seconds. Pure.
 
-    Callers need the limit if the request must not stay pending after the timeout: if an upgrade is
-    given up, its job must not be stopped later.
+    Callers need the limit if the request must not stay pending after the timeout. For instance, the
+    job of an upgrade that was given up must not be stopped later.
     """
     return max(timeout - _ANSWER, timeout * 0.7)
 
@@ -229,7 +229,7 @@ class Removal:
 
     ``removed``: locations of the savepoints that are gone. ``error``: why some of the savepoints to
     be removed are still there. ``warnings``: sentences about damaged or unreadable savepoints of
-    these jobs, and about those with times in the future.
+    the jobs with new savepoints, and about savepoints with times in the future.
     """
 
     removed: tuple[str, ...] = ()

@@ -66,7 +66,8 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
         Another launcher has started the job.
     WrongState
         The job has not ended, another job has continued from its state or has its name, its program
-        or a checkpoint is gone, or it was refused because it would leave state behind.
+        or a checkpoint is gone, it never took over from the job that it was to replace, or it was
+        refused because it would leave state behind.
     Locked
         An unfinished upgrade continues from the job, or has its name.
     UsageError
@@ -194,7 +195,7 @@ def with_secrets(
     complete = replace(launch, conf={**launch.conf, **conf})
     if secret_args is not None:
         complete = replace(complete, secret_arguments=tuple(secret_args))
-    # "KEY=..." would be masked as a secret where it is printed.
+    # Name only the keys: "KEY=..." would be masked as a secret where it is printed.
     missing = [key for key, value in complete.conf.items() if value == MASK]
     flags = [f"--conf {key}" for key in missing]
     if MASK in complete.secret_arguments:
@@ -215,7 +216,7 @@ def with_secrets(
 
 
 def _check_same_settings(job: JobRecord, launch: Launch) -> None:
-    """Raise UsageError if a launch has settings or arguments that the job was not started with."""
+    """Raise UsageError if a launch changes the job's settings or number of secret arguments."""
     recorded, number = len(job.launch.secret_arguments), len(launch.secret_arguments)
     if recorded != number:
         raise UsageError(

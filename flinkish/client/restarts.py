@@ -43,8 +43,9 @@ def restart(
 
     If ``changes`` names another Spark, master or Python, a new job starts, by default from the
     savepoint that the job was stopped with. Parameters and errors are those of
-    :func:`.plan_restart` and :func:`restart_from`. With ``wait`` the function returns once the job
-    runs, see :func:`.waiting.wait_until_started`.
+    :func:`.plan_restart` and :func:`restart_from`, and UsageError for ``options`` without a
+    savepoint. With ``wait`` the function returns once the job runs, see
+    :func:`.waiting.wait_until_started`.
     """
     if savepoint is None and _is_another(changes):
         savepoint = _own_savepoint(context, check_ended(context, job))
@@ -182,11 +183,11 @@ def launch_in_place_of(
     Parameters
     ----------
     job : JobRecord
-        The other job.
+        The old job.
     launch : Launch
         With its secrets, and with a restore.
     unique_name : bool
-        Whether no job that has not ended may have the name.
+        Whether another unfinished job with the name is an error.
     job_id : str, optional
         The id of the new job.
 
@@ -194,8 +195,8 @@ def launch_in_place_of(
     ------
     SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
         The savepoint cannot be restored.
-    NameTaken
-        Another job has the name.
+    NameTaken, Locked
+        Another job has the name, or an unfinished upgrade has it.
     """
     registry = context.registry
     _check_start(context, job, launch, unique_name=unique_name)

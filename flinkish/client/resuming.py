@@ -37,7 +37,7 @@ def check_resume(
 
 
 def run_to_resume(context: Context, name: str) -> JobRecord | None:
-    """Return the ended run that a job with this name continues; None if none has committed a batch.
+    """Return the ended run that a job of this name resumes; None if no run has committed a batch.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class ProgramRunner:
         from_savepoint : path or Savepoint, optional
             The savepoint, or the plain Spark checkpoint, to restore.
         restore : RestoreOptions
-            How it is restored.
+            How the savepoint is restored.
         plan : Plan or path, optional
             The result of :meth:`check`, to be carried out exactly; replaces ``from_savepoint`` and
             the other options of the restore, except the claim mode.
@@ -90,8 +90,9 @@ class ProgramRunner:
             There is no such program, or arguments are mutually exclusive.
         NameTaken, Locked
             Another job that has not ended has the name, or an unfinished upgrade has it.
-        Superseded
-            A job of another name has continued from the job to be resumed.
+        Superseded, WrongState
+            A job of another name has continued from the job to be resumed, a process of that job
+            does not end, or the runs of this name never started from their savepoint.
         LaunchFailed
             Spark, Java or a Python interpreter is missing.
         SavepointNotFound, Corrupt, UnsupportedFormat
@@ -141,7 +142,7 @@ class ProgramRunner:
         program : Program or path
             The program, or only its file.
         restore : RestoreOptions
-            How it would be restored.
+            How the savepoint or the job would be restored.
         parallelism : int, optional
             Number of state partitions.
 
@@ -197,7 +198,7 @@ class ProgramRunner:
         program : Program or path
             The program, or only its file.
         restore : RestoreOptions
-            How it would be restored.
+            How the savepoint or the job would be restored.
         parallelism : int, optional
             Number of state partitions.
 

@@ -41,8 +41,7 @@ class Savepoint:
     files, bytes : int
         Number and size of its data files.
     left_out : mapping
-        Queries that are not in it because they had committed nothing: name -> reason. Known only
-        for a savepoint that was just taken.
+        Queries that are not in it: name -> reason. Known only for a savepoint that was just taken.
     """
 
     path: str

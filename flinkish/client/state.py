@@ -50,7 +50,7 @@ class Export:
 def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> SavedState:
     """Return the state that ``[QUERY/]UID[/STATE]`` refers to.
 
-    Call it before other functions that import the engine's libraries: it reports missing ones.
+    Call this function before others that import the engine's libraries: it reports missing ones.
 
     ``name``: ``[QUERY/]UID[/STATE]``. ``raw``: whether the values of typed state stay bytes.
 

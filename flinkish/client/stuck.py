@@ -4,8 +4,8 @@ The rule uses what a driver reports with each heartbeat. A running query is stuc
 input or computes a batch, but for ``execution.stuck.timeout`` and for two of its trigger intervals
 it has neither ended a batch nor been seen waiting for input. A failed query is stuck after the same
 time if its job keeps running. A job is stuck if its driver runs but has not reported for
-``execution.stuck.timeout``. A query that waits for input is not stuck, and neither is a query of
-which nobody knows whether it waits (an irregular trigger).
+``execution.stuck.timeout``, and for at least 30 s. A query that waits for input is not stuck, and
+neither is a query of which nobody knows whether it waits (an irregular trigger).
 """
 
 from __future__ import annotations

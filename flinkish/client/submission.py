@@ -88,8 +88,8 @@ class Submitted:
 class Submission:
     """A job that has been checked and can be launched (:func:`launch`).
 
-    ``installation``: the Spark that runs it. ``unique_name``: whether no other job that has not
-    ended may have its name.
+    ``installation``: the Spark that runs it. ``unique_name``: whether another unfinished job with
+    its name is an error.
     """
 
     name: str
@@ -157,7 +157,7 @@ def prepare(context: Context, request: RunRequest, *, dry_run: bool = False) -> 
     chosen = name or launch.default_name
     unique = name is not None or request.if_not_running
     if unique:
-        # The first job of a registry may have a name too.
+        # The registry need not exist yet: its first job may have a name too.
         _check_name(context.registry_or_empty if dry_run else context.writable_registry, chosen)
     partitions = asked_partitions(launch)
     if resume:
@@ -226,7 +226,7 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         try:
             launcher.launch_job(registry, url, job, environ, unique_name=unique)
         except NameTaken:
-            _check_name(registry, job.name)  # no error: its holder turned out to be dead
+            _check_name(registry, job.name)  # raises nothing if the holder of the name is dead
         else:
             return job
 

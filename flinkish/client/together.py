@@ -65,15 +65,15 @@ def stop_all(
     """Stop each job with a savepoint, all at the same time, and wait until they have ended.
 
     This call continues the newest earlier call if that call still stops a job, or has stopped only
-    a part of its jobs and none of them has been started again. The jobs that both have stopped are
-    then started together.
+    a part of its jobs and none of them has been started again. :func:`restart_all` then starts the
+    jobs of both calls.
 
     Parameters
     ----------
     context : Context
         Has the registry.
     asked : AllJobs
-        As :func:`.all_jobs.jobs_to_save` returns them, with the states :data:`STOPPABLE`.
+        The jobs, as :func:`.all_jobs.jobs_to_save` returns them for the states :data:`STOPPABLE`.
     timeout : float, optional
         Seconds to wait for all of them together; what is not complete by then continues. Default:
         ``client.timeout``.
@@ -115,7 +115,7 @@ def _begin_stop(
         request = requests.submit(
             context, job, RequestKind.STOP, target, format_=format_, together=together
         )
-    except WrongState:  # it ended after it was read
+    except WrongState:  # the job ended after its record was read
         return ended(context.registry.job(job.job_id))
     except Locked as locked:
         request = context.registry.request(str(locked.data["request_id"]))
@@ -185,7 +185,7 @@ class StartedAgain:
 
 @dataclass(frozen=True)
 class AllStarted:
-    """The outcomes of :func:`restart_all`, by stop; ``together`` is None if nothing was stopped."""
+    """The outcomes of :func:`restart_all` in stop order; ``together``: None if nothing stopped."""
 
     together: str | None
     outcomes: Sequence[StartedAgain] = ()
@@ -267,7 +267,7 @@ def _begun(
         if successor is not None:
             (successor,) = reconcile(registry, [successor])
         if successor is not None and successor.state in STARTING and not dry_run:
-            return replace(outcome, started=successor)  # of a call that was interrupted
+            return replace(outcome, started=successor)  # started by an interrupted call
         if successor is not None and not successor.state.is_final:
             who = f"job {successor.name} ({successor.job_id})"
             return replace(

@@ -3,7 +3,7 @@
 A job is judged by its driver's reports: its state, and for each query the newest committed batch
 and whether it waits for input. A query is *idle* if it has processed all available input: over a
 quiet period, every report says that it waits for input, and it has committed no batch. The period
-is longer than its trigger interval, so that it has looked for input in the meantime.
+is longer than the query's trigger interval, so that the query has looked for input during it.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class KnownRun:
     begun_batch
         The newest batch that its offset log has planned, where that is known.
     since
-        The batch after which it continued under another query id; ``last_batch`` is this batch plus
-        the number of batches since then. None for a run under the query's own id.
+        The batch after which the job continued under another query id; ``last_batch`` is ``since``
+        plus the number of batches that followed. None for a run under the query's own id.
     """
 
     job_id: str
@@ -232,7 +232,7 @@ class StateTask:
     path
         The savepoint.
     name
-        ``UID[/STATE]``.
+        ``[QUERY/]UID[/STATE]``.
     where
         A SQL condition on ``partition``, ``key`` and ``value``.
     limit

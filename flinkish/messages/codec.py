@@ -165,7 +165,7 @@ def _plain(kind: type, value: Any, place: str) -> Any:
             raise _invalid(place, names, value) from None
     if kind is type(None):
         fits = value is None
-    elif kind in (int, float):  # 60 is a number of seconds, as 60.0 is
+    elif kind in (int, float):  # an integer fits a float: 60 stands for 60.0
         fits = _is_int(value) or (kind is float and isinstance(value, float))
     elif kind in _NAMES:
         fits = isinstance(value, kind)

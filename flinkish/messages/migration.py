@@ -16,13 +16,13 @@ class NewSchema:
     Attributes
     ----------
     query, ordinal
-        The operator whose state it is.
+        The operator that has the state.
     state
         The name of the state; "" where the operator has only one.
     schema
         Avro's JSON.
     name
-        The state as the user named it, ``UID[/STATE]``.
+        The state as the user named it, ``[QUERY/]UID[/STATE]``.
     """
 
     query: str

@@ -246,7 +246,7 @@ class SourceRow:
     set_to
         The position that replaces the saved one (``--set-offsets``).
     moves
-        What then happens to Kafka's partitions.
+        What ``set_to`` does to each partition of Kafka.
     """
 
     query: str | None

@@ -102,7 +102,7 @@ class QueryStatus:
 
     @property
     def restored_batch(self) -> int | None:
-        """The batch of the savepoint that the query was restored at; None if it was not."""
+        """The batch that the query continued from, in its own numbering; None if not restored."""
         row = self.planned
         return None if row is None else row.batch_id
 

@@ -125,7 +125,7 @@ class LeftOut:
     Attributes
     ----------
     pending
-        Whether it has yet to commit its first batch; otherwise it had ended without one.
+        Whether it was still to start or to commit a batch; otherwise it had ended without one.
     """
 
     query: str

@@ -70,16 +70,16 @@ class Execution:
         self._deadline = time.monotonic() + upgrade.timeout  # of the current savepoint or stop
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
-        """Return the function of each step; a state without one is final, or the user decides."""
+        """Return the function of each step; a state without a function is final or SHADOWING."""
         raise NotImplementedError
 
     def run(self) -> Upgrade:
         """Carry out the remaining steps; return the finished upgrade, or the running shadow.
 
-        Raises Locked if another process has taken it over, WaitTimeout if the old job has not
-        stopped in time (it is being stopped, and the upgrade can be resumed), RegistryError, and
-        another FlinkishError if the old program could not be started again: ``flinkish upgrade
-        rollback`` tries again.
+        Raises Locked if another process has taken the upgrade over; WaitTimeout if the old job has
+        not stopped in time (it is being stopped, and the upgrade can be resumed); RegistryError;
+        and another FlinkishError if a step of the rollback failed, which ``flinkish upgrade
+        rollback`` carries out again.
         """
         effects = self.effects()
         while (effect := effects.get(self.upgrade.state)) is not None:
@@ -89,7 +89,7 @@ class Execution:
             except HealthCheckFailed as unhealthy:
                 self._fail(state, unhealthy.error)
             except (Locked, WaitTimeout, RegistryError):
-                raise  # nothing is decided: it can be resumed
+                raise  # nothing is decided: the upgrade can be resumed
             except FlinkishError as error:
                 if self._after_failure(state) is None:
                     raise
@@ -183,7 +183,7 @@ class Execution:
             return None
         try:
             sent = self._registry.request(self.upgrade.request_id)
-        except RequestNotFound:  # the process ended before it sent the request, or it was refused
+        except RequestNotFound:  # refused, or the process ended before it sent the request
             return None
         return sent if sent.kind is kind else None
 
@@ -211,7 +211,7 @@ class Execution:
                     limit=requests.limit_within(upgrade.timeout),
                     request_id=request_id,
                 )
-            except Locked as locked:  # ended by someone else: not part of this upgrade
+            except Locked as locked:  # someone else is ending the job, not this upgrade
                 raise HealthCheckFailed(locked) from locked
         answered = requests.wait_result(self._context, request, upgrade.timeout)
         assert answered.result is not None
@@ -277,7 +277,7 @@ class Execution:
     def _launch(self, old: JobRecord, launch: Launch, job_id: str) -> JobRecord:
         """Start a job in place of the old one."""
         assert launch.restore is not None
-        unique = old.has_given_name and not launch.restore.is_awaited  # else both run for a while
+        unique = old.has_given_name and not launch.restore.is_awaited  # a handover runs both jobs
         return launch_in_place_of(self._context, old, launch, unique_name=unique, job_id=job_id)
 
 
@@ -287,7 +287,7 @@ def canceled(job: JobRecord) -> WrongState:
 
 
 class HealthCheckFailed(Exception):
-    """The new program is not healthy, though no step has failed."""
+    """The new program is not healthy, or someone else is ending the old job."""
 
     def __init__(self, error: FlinkishError) -> None:
         super().__init__(error.message)

@@ -56,9 +56,9 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "handover": bool,
 }
 _LEAST = {"parallelism": LEAST_PARALLELISM, "health-batches": LEAST_HEALTH_BATCHES}
-#: The keys of paths that start at the file's directory. An interpreter without a slash is looked up
-#: in PATH. ``pyexec``, the executors' interpreter, does too, if it is there: it may also be in an
-#: archive that is unpacked elsewhere.
+#: The keys of paths that start at the file's directory; an interpreter without a slash is looked up
+#: in PATH instead. ``pyexec``, the executors' interpreter, starts at that directory only if it is
+#: there, because it may also be in an archive that is unpacked elsewhere.
 _PATHS = ("to", "spark-home", "pyexec", "pyclientexec")
 _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
 

@@ -45,7 +45,7 @@ class ShadowUpgrade(Execution):
     def give_up(self) -> None:
         """Decide that an interrupted promotion is undone; :meth:`run` then ends the shadow.
 
-        Raises WrongState if the old job has been asked to stop: it may have ended.
+        Raises WrongState if the old job has been asked to stop, because that job may have ended.
         """
         if self.upgrade.state is not UpgradeState.PROMOTING:
             return
@@ -106,7 +106,7 @@ class ShadowUpgrade(Execution):
         self._done()
 
     def _successor(self) -> JobRecord:
-        """Return the shadow once the old job has ended; raise if it has failed or was canceled."""
+        """Return the shadow of the ended job; raise if the shadow has failed or was canceled."""
         upgrade = self.upgrade
         try:
             shadow = self._shadow()
@@ -171,7 +171,7 @@ def shadow_name(name: str) -> str:
 
 
 def find_shadow(context: Context, job: JobRecord) -> Upgrade:
-    """Return the shadow that a job has or is; WrongState if there is none."""
+    """Return the unfinished upgrade whose shadow a job has or is; WrongState without one."""
     for upgrade in reversed(context.registry.upgrades_of(job.job_id)):
         if upgrade.kind is UpgradeKind.SHADOW and not upgrade.state.is_final:
             return upgrade

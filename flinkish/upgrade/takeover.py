@@ -170,7 +170,7 @@ def promote(
     Raises WrongState if the upgrade is not a shadow, or the shadow has not caught up or has ended.
     """
     upgrade, _ = context.registry.upgrade(reference)
-    check_promotable(context, upgrade)  # before it belongs to this process
+    check_promotable(context, upgrade)  # before this process takes the upgrade over
     execution = _taken_over(context, reference, secrets, force=force, back=False)
     assert isinstance(execution, ShadowUpgrade)
     execution.promote()

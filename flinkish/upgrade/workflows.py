@@ -107,7 +107,7 @@ def upgrade(
     Raises what :func:`.preparation.prepare` does; Incompatible or ConsentNeeded if the new program
     could not resume from the job, or only with consent; ProgramFailed if the rehearsal failed;
     Locked if another upgrade of the job is not finished; any other FlinkishError if the upgrade
-    stopped before its end: it can then be resumed.
+    stopped before its end, and can be resumed.
     """
     ready = prepare(context, job, version, kind)
     on_plan(ready.plan)
