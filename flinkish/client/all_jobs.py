@@ -59,7 +59,7 @@ class JobOutcome:
     skipped : str or None
         Why no savepoint was attempted.
     newest : NewestSavepoint or None
-        The newest good savepoint of a job that has no new one.
+        The newest good savepoint of the job, if the job has no new savepoint.
     """
 
     job: JobRecord
@@ -92,7 +92,7 @@ class JobOutcome:
 
 @dataclass(frozen=True)
 class AllJobs:
-    """The jobs to be saved into ``target``, and those that should run but do not."""
+    """The jobs to be saved into ``target``, and the other jobs that should run but do not."""
 
     target: str
     jobs: Sequence[JobRecord]

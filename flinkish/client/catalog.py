@@ -109,7 +109,7 @@ def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointSummary, ..
 
 
 def state_of(error: FlinkishError | None) -> str:
-    """Return the state of a savepoint by the error of reading it. Pure."""
+    """Return the state of a savepoint by the error that reading it raised, if any. Pure."""
     if error is None:
         return "complete"
     if isinstance(error, StorageError):

@@ -204,7 +204,8 @@ class Job:
     def cancel(self, *, timeout: float | None = None) -> Job:
         """Cancel the job without a savepoint, and wait until it has ended.
 
-        A driver on this host is ended by signals after ``execution.cancel.grace`` without answer.
+        A driver that does not answer for ``execution.cancel.grace`` is ended: on this host by
+        signals, in cluster mode by its cluster.
 
         Parameters
         ----------

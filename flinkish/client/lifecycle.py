@@ -157,8 +157,9 @@ def cancel(
 ) -> Outcome:
     """Cancel a job without a savepoint and wait until it has ended; see :func:`save_job`.
 
-    A driver that does not answer is ended by signals. With ``acknowledge`` the failure of a job
-    that has failed is acknowledged; cancelling it is still an error.
+    A driver that does not answer is ended: on this host by signals, in cluster mode by its cluster.
+    With ``acknowledge`` the failure of a job that has failed is acknowledged; cancelling the job is
+    still an error.
     """
     if dry_run:
         return _dry_run(job, RequestKind.CANCEL, None)

@@ -41,7 +41,7 @@ class JobFilter:
 
 
 def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
-    """Return the wanted jobs by start time; a job whose process is gone is FAILED from now on."""
+    """Return the wanted jobs by start time; one whose process is gone is FAILED or FAILING."""
     if wanted.failed:
         jobs = unacknowledged(context)
     else:

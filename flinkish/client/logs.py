@@ -63,7 +63,8 @@ class LogReader:
     def read_last(self, count: int, *, to_end: bool = False) -> Iterator[str]:
         """Yield the last ``count`` of the selected lines; :meth:`read` continues after them.
 
-        ``to_end``: an incomplete last line counts too, and is not left to :meth:`finish`.
+        ``to_end``: with a choice of lines, an incomplete last line counts too, and is not left to
+        :meth:`finish`. Without a choice, it always counts.
 
         Raises StorageError if the log cannot be read on this host.
         """

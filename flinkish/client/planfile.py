@@ -75,7 +75,7 @@ def bound_file(
     :func:`bound_file` is called before ``spec`` is planned, so that later changes of the inputs are
     noticed. ``launch`` is that of the program, pinned.
 
-    Raises SavepointNotFound or StorageError if the savepoint or the program cannot be read.
+    Raises SavepointNotFound, Corrupt or StorageError if the savepoint or program cannot be read.
     """
     return partial(
         PlanFile,
@@ -170,7 +170,8 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
 def savepoint_digest(path: str) -> str:
     """Return the SHA-256 of a savepoint's ``_metadata``, or of a plain checkpoint's newest cuts.
 
-    A cut counts by its query id, batch, offsets and file names. Raises SavepointNotFound.
+    A cut counts by its query id, batch, offsets and file names. Raises SavepointNotFound,
+    StorageError, and Corrupt for a damaged checkpoint.
     """
     from flinkish.restore.origin.restore_origin import adopt_cuts
     from flinkish.savepoint.format.metadata import FILE_NAME

@@ -165,7 +165,7 @@ def _pruned(
             (each.path, each.error) for each in (*pruned.unreadable, *pruned.damaged)
         )
         warnings = _warnings(pruned)
-        if not dry_run:  # now: the removal of garbage may raise an error
+        if not dry_run:  # before the garbage, whose removal may raise an error
             removed = [each.savepoint.path for each in savepoints if each.removed]
             tell_registry(context, _records_of(removed, in_use.recorded))
     if garbage:

@@ -63,7 +63,7 @@ class Point:
 class Growth:
     """The state of one operator over the savepoints, oldest first.
 
-    ``query`` and ``operator`` are those of the newest savepoint that has it.
+    ``query`` and ``operator`` are those of the newest savepoint that has the operator.
     """
 
     job_name: str

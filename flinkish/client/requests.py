@@ -141,9 +141,10 @@ def wait_result(context: Context, request: Request, timeout: float) -> Request:
 
 
 def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
-    """Wait for a cancel without savepoint; a driver that does not answer is ended by signals.
+    """Wait for a cancel without savepoint; end a driver that does not answer.
 
-    Parameters, results and errors are those of :func:`wait_result`.
+    A driver on this host is ended by signals, and one in cluster mode by its cluster. Parameters,
+    results and errors are those of :func:`wait_result`.
     """
     from flinkish.launch.termination import await_cancel
 
@@ -174,7 +175,8 @@ def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
 def wait_cancel_end(context: Context, request: Request, timeout: float) -> JobRecord:
     """Wait until the job of a completed cancel is final; end its processes if it does not end.
 
-    Parameters and errors are those of :func:`wait_end`; processes on other hosts are not ended.
+    Only processes on this host, and drivers in cluster mode, are ended. Parameters and errors are
+    those of :func:`wait_end`.
     """
     from flinkish.launch.termination import can_kill, kill_job
 

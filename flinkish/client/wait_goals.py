@@ -82,8 +82,8 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
 class Watch:
     """Compares the reports of a job's driver with a goal, one after the other.
 
-    ``began``: when the wait began, in seconds since the epoch by the registry's clock. An
-    earlier report may not know of input that had arrived by then.
+    ``began``: when the wait began, in seconds since the epoch by the registry's clock. A report
+    from before ``began`` may not know of input that had arrived when the wait began.
     """
 
     def __init__(self, goal: Goal, began: float) -> None:

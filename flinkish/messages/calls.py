@@ -47,7 +47,7 @@ class KnownRun:
     last_batch
         The newest known batch of the query, from its commit log or its reports.
     begun_batch
-        The newest batch that its offset log has planned, where that is known.
+        The newest batch planned in the query's offset log, where that is known.
     since
         The batch after which the job continued under another query id; ``last_batch`` is ``since``
         plus the number of batches that followed. None for a run under the query's own id.

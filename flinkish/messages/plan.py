@@ -91,7 +91,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Move:
-    """One partition that is moved.
+    """One partition whose offset is changed.
 
     Attributes
     ----------

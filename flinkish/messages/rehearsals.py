@@ -61,7 +61,7 @@ class RehearsedQuery:
     failed_batch
         The batch that failed, or was not finished in time.
     late
-        Whether it was not finished in time.
+        Whether that batch was not finished in time.
     rows_per_second
         Input rows per second of the batches (:func:`rate_of`).
     job_rows_per_second

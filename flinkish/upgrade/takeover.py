@@ -133,8 +133,8 @@ def resume(
     ``reference`` is a prefix of the upgrade's id. ``force`` is for a process on another host, which
     cannot be checked.
 
-    Raises UpgradeNotFound, WrongState if it is finished, Locked if its process runs, and UsageError
-    if secrets are missing.
+    Raises UpgradeNotFound; WrongState if the upgrade is finished; Locked if its process runs, or
+    may run on another host (without ``force``); UsageError if secrets are missing.
     """
     return _taken_over(context, reference, secrets, force=force, back=False)
 
