@@ -158,7 +158,7 @@ def build_unchanged(
 def _chosen(
     path: str, offers: RestoreOrigin, query: str | None, *, is_single: bool
 ) -> Mapping[str, RestorableQuery]:
-    """Return the saved queries to be exported, by name; a plain checkpoint has its directory's.
+    """Return the queries to be exported, by name; a plain checkpoint is named after its directory.
 
     Raises UsageError if there is no ``query`` of that name, or if one of several must be chosen.
     """
