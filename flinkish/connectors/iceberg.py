@@ -15,8 +15,8 @@ Facts used, seen on Spark 3.5.9 with Iceberg 1.10.1, and on Spark 4.1.4 with Ice
 * A table without snapshots is read as empty at any position, and later from its first snapshot.
 * The source reads the files of ``append`` snapshots. It skips ``replace`` (maintenance), and fails
   at ``delete`` and ``overwrite`` unless ``streaming-skip-delete-snapshots`` or
-  ``streaming-skip-overwrite-snapshots`` is true. Then it skips them, including the rows that they
-  add; rows that they remove stay in the query's state and output.
+  ``streaming-skip-overwrite-snapshots`` is true. With the option it skips such snapshots and the
+  rows that they add; rows that they remove stay in the query's state and output.
 * Without a position it starts at the oldest existing ancestor of the current snapshot, or by
   ``stream-from-timestamp``: rows that earlier snapshots added are never read.
 """

@@ -1,8 +1,8 @@
 """``--set-offsets``: the offsets to which a source is moved, and the rows that this costs. Pure.
 
 A source is moved to its earliest or latest offsets, to those of a time, or to explicit offsets in
-its own form. Its connector resolves these targets. For a format without a connector only explicit
-offsets are possible, if they look like the saved ones (:func:`other_offsets`). A file source can
+its own form. Kafka's connector resolves these targets. For any other format only explicit offsets
+are possible, if they look like the saved ones (:func:`other_offsets`). A file source can
 also keep its position although its files were moved.
 """
 
@@ -176,7 +176,7 @@ class Unresolved:
 
 
 def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresolved:
-    """Return the offsets of a source of another kind: as given, if they look like the saved ones.
+    """Return the offsets of a source other than Kafka: as given, if they look like the saved ones.
 
     ``saved`` is the line of the offset log, ``kind`` the format (``file``, ``rate`` ...).
     """

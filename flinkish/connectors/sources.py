@@ -11,8 +11,8 @@ from flinkish.messages.plan import RestoreOutcome
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 
 #: ``user:secret@`` at the beginning of an authority; the secret may have a ``/`` or an ``@``. A
-#: port (``host:8020/``) does not match, except on S3, where there is none, nor does a container
-#: (``container@account``), which has no colon.
+#: container (``container@account``) has no colon, so it does not match. Nor does a port
+#: (``host:8020/``), except on S3, whose URLs have no port.
 _PORT = r"(?!\d+(?:/|$))"
 _SECRET, _S3_SECRET = (re.compile(rf"^[^/:]*:{port}[^@]*@(?:[^/@]*@)*") for port in (_PORT, ""))
 _S3 = frozenset({"s3", "s3a", "s3n"})
@@ -80,7 +80,7 @@ class SavedSource(Identified):
         return is_spark_name(self.uid, self.directory)
 
     def answers_to(self, name: str) -> bool:
-        """Return whether ``name`` may be a user's name for the source that continues from here.
+        """Return whether ``name`` may be a user's name for the source that takes this position.
 
         That source may read something else of the same kind by now.
         """

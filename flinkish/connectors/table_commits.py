@@ -32,8 +32,8 @@ class TableCommit:
     replaces_rows
         Whether the commit replaces all rows of the table, or may have replaced them.
     is_first
-        Whether the history that was read begins here although nothing was cut off: the commit
-        created the table, or brought it back to a version before those that were read.
+        Whether the history that was read begins with this commit although nothing was cut off: the
+        commit created the table, or brought it back to a version before those that were read.
     """
 
     version: int
@@ -124,7 +124,8 @@ def drift(
     """Return what others have done to a table since a savepoint.
 
     If the savepoint recorded no version, the query's newest commit up to the saved batch stands for
-    it. If the history does not reach back to that commit, nothing is known.
+    it. If the history does not reach back to that commit, nothing is known, unless the history is
+    whole or has only earlier batches of the query: then the table was brought back.
 
     Parameters
     ----------
@@ -160,8 +161,8 @@ def rollback_target(
 ) -> RollbackTarget:
     """Find the version of a table at a batch of a query.
 
-    It is the newest version that has nothing of a later batch of the query. A table goes back only
-    if nothing but the query's own batches, and maintenance, would be undone.
+    It is the recorded version, or else the newest one that has nothing of a later batch of the
+    query. A table goes back only if that undoes nothing but the query's batches and maintenance.
 
     Parameters
     ----------
@@ -182,7 +183,7 @@ def rollback_target(
             return RollbackTarget(None, why=f"it no longer has version {recorded}")
         shared = {commit.version for commit in before}
         undone = tuple(commit for commit in commits if commit.version not in shared)
-        return _if_its_own(recorded, undone, query_id, -1)  # its numbers began again
+        return _if_its_own(recorded, undone, query_id, -1)  # the batch numbers began again
     if recorded is not None:
         first = versions.index(recorded) + 1
     else:

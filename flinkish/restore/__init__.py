@@ -1,1 +1,1 @@
-"""Restore: from a savepoint (or a plain Spark checkpoint) to a new checkpoint."""
+"""Restore: from a savepoint (or a Spark checkpoint, plain or of a job) to a new checkpoint."""

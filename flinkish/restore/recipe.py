@@ -1,6 +1,6 @@
 """The recipe of a new checkpoint: the planner's decision, carried out by ``make_checkpoint``.
 
-An *origin* is one query's cut (of a savepoint, or of a plain Spark checkpoint). Most checkpoints
+An *origin* is one query's cut (in a savepoint, or of a Spark checkpoint). Most new checkpoints
 have one origin and take everything from it unchanged. Others take an operator's state under another
 ordinal, leave state out, add empty state, or combine the state and the source positions of several
 queries.
@@ -82,7 +82,7 @@ class EmptyState:
     stores
         The names of the state stores in each partition (``default``, or a join's four).
     files
-        The contents of the files that Spark 4.x writes for an operator when it plans it
+        The contents of the files that Spark 4.x writes when it plans an operator
         (``_metadata/metadata``, ``0/_metadata/schema`` ...), by path relative to the operator's
         directory; None on 3.5. Absolute schema locations in them are rewritten.
     """
@@ -177,8 +177,8 @@ class Recipe:
         """The committed batch of the new checkpoint.
 
         It is the newest batch of the origins that give state or positions (and of the base), or
-        ``rebase_to``. Renaming the files raises state to a later version, but cannot always lower
-        it.
+        ``rebase_to`` if that is later. Renaming the files raises state to a later version, but
+        cannot always lower the version.
         """
         used = {self.base}
         for state in (self.states or {}).values():
@@ -220,15 +220,15 @@ class Recipe:
     def replays_planned(self) -> bool:
         """Whether the new checkpoint has a planned batch, which Spark replays as the next one.
 
-        It holds no input that the base's planned batch does not have, so a sink that already has
-        that batch has all of it (:func:`~flinkish.restore.plan.sinks.judge_sink`).
+        That batch has no input that the base's planned batch lacks, so a sink that already has the
+        base's has all of the input (:func:`~flinkish.restore.plan.sinks.judge_sink`).
         """
         return self.has_planned and self.keeps_planned
 
     def repeats_planned(self, entries: Iterable[int]) -> bool:
-        """Return whether that planned batch has the whole input of the base's.
+        """Return whether the new checkpoint's planned batch has the whole input of the base's.
 
-        ``entries`` are those of all sources of the base: one that is reset, moved or no longer read
-        has no part in the batch.
+        ``entries`` are the lines of all sources of the base in its offset log. A source that is
+        reset, moved or no longer read has no part in the new checkpoint's planned batch.
         """
         return self.replays_planned and (self.sources is None or self._keeping.issuperset(entries))

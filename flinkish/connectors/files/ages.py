@@ -5,8 +5,8 @@ Facts used (``FileStreamSource`` and its ``SeenFilesMap``, proven on Spark 3.5.9
 * A file is never read if the newest file in the log is newer by more than ``maxFileAge`` (7 days if
   not given). While a query runs, this affects only files that arrive late, because the query reads
   the oldest files first. At a restart, this affects every file that is not in the log.
-* Spark forgets the files in the log that are older than that: such a file is read again if its
-  modification time is newer now.
+* Spark forgets the files in the log that are older than ``maxFileAge`` allows: such a file is read
+  again if its modification time is newer now.
 * With ``latestFirst`` and a limit for a batch, Spark ignores ``maxFileAge``, so that files of any
   age wait. A program that lacks ``latestFirst`` or the limit then drops the old ones.
 * With ``cleanSource`` the files of a batch are archived (below ``sourceArchiveDir``, by their whole

@@ -143,7 +143,7 @@ def judge_unknown(
 
 
 def _elsewhere(reading: FileReading) -> str:
-    """Return the advice about files that are at another place now; other advice follows it."""
+    """Return the advice about files that are at another place now; further advice follows it."""
     if reading.move is None:
         return ""
     pair = shlex.quote(f"{_plain(reading.move.old)}={_plain(reading.move.new)}")
@@ -248,8 +248,8 @@ def base_of(urls: Sequence[str], path: str | None) -> str | None:
     """Return the directory from which files were read, as their URLs have it.
 
     ``urls`` are those of the files, with percent escapes; without files the result is None.
-    ``path`` is the path that was read, as the program gave it, perhaps relative. If it is unknown
-    (None), the result is the directory that all files have in common.
+    ``path`` is the path that was read, as the program gave it, perhaps relative. If it is None
+    (unknown) or in none of the URLs, the result is the directory that all files have in common.
     """
     if not urls:
         return None

@@ -15,7 +15,7 @@ class FileAges:
     Attributes
     ----------
     lost
-        How many waiting files are never read, although they would be without the restore.
+        How many waiting files are never read, although Spark would read them without the restore.
     forgotten
         How many files that were read are read again.
     days
@@ -72,7 +72,7 @@ class FileReading(SourceAnswer):
     outside
         How many of them do not lie below the path.
     planned_outside
-        How many of those belong to the planned batch.
+        How many files of ``outside`` belong to the planned batch.
     moved, planned_moved
         How many files of ``outside`` and ``planned_outside`` lie at the same place below the path.
     pattern
@@ -88,7 +88,7 @@ class FileReading(SourceAnswer):
     asked_outside
         How many files of ``outside`` the newest committed batch has, if no batch is planned.
     only_batch
-        Whether the query has committed batch 0 and planned no other: Spark asks for its files.
+        Whether the query has committed batch 0 and planned no other: Spark asks for those files.
     ages
         The files that are ignored or read again because of their age.
     cleaned

@@ -1,4 +1,4 @@
-"""The connector of Kafka: Spark's own (``org.apache.spark.sql.kafka010``). Pure."""
+"""The connector of Spark's Kafka source and sink (``org.apache.spark.sql.kafka010``). Pure."""
 
 from __future__ import annotations
 

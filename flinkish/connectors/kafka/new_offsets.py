@@ -42,7 +42,7 @@ def kafka_offsets(
     """Return the offsets to which a Kafka source is moved, or why it cannot be moved.
 
     A target of explicit offsets changes only the partitions that it names; the others keep their
-    saved offsets. Every other target is for all partitions that the source reads, and no others.
+    saved offsets. Every other target is for exactly the partitions that the source reads.
 
     ``answer`` includes the offsets at the time of ``target``, if ``target`` has a time.
     """
@@ -233,7 +233,7 @@ def _starts(
     except (AttributeError, TypeError, ValueError, RecursionError):
         return None
     if not places.keys() <= offsets.keys():
-        return None  # Spark refuses that
+        return None  # Spark refuses offsets that lack a partition
     ends = {-1: "end", -2: "begin"}
     return {
         place: getattr(has, ends[offsets[place]]) if offsets[place] in ends else offsets[place]

@@ -189,7 +189,7 @@ def _added(
     was_read: bool,
     consent: Consent,
 ) -> Iterable[Finding]:
-    """Yield the finding for partitions that are not in the position."""
+    """Yield the findings for partitions that are not in the position."""
     names = _listed("partition", [str(n) for n in new])
     what = f"{names} of topic {topic}" if was_read else f"topic {topic}"
     late = [n for n in new if has[n].begin > 0]

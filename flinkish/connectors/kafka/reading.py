@@ -54,7 +54,7 @@ class TopicIdentity:
         return {"id": self.topic_id, "first": first}
 
 
-#: Topics by name.
+#: The identities of topics, by name.
 Identities = Mapping[str, TopicIdentity]
 
 
@@ -93,7 +93,7 @@ def made_again(saved: Identities, now: Identities) -> dict[str, str]:
 
 
 def unknown(saved: Identities, now: Identities) -> list[str]:
-    """Return the topics that may have been recreated since: nothing proves it, or the contrary."""
+    """Return the topics of which nothing shows whether they were recreated since."""
     return sorted(
         topic
         for topic in saved.keys() & now.keys()
@@ -126,7 +126,7 @@ _BEHIND = re.compile(r", (?:topic|host|port|rowsPerSecond|numPartitions)=.*$", r
 
 @dataclass(frozen=True)
 class Available:
-    """The offsets of a partition: of its first row, and of the row that comes next."""
+    """The offsets of a partition: of its first row, and of the next row that will be written."""
 
     begin: int
     end: int
@@ -149,7 +149,7 @@ class BrokerAnswer:
         The reason why ``topics`` is None.
     at
         The offsets at the time that was asked for, by topic and partition; None for a partition
-        that has no row so late. None as a whole where no time was asked for.
+        that has no row so late. ``at`` itself is None if no time was asked for.
     identities
         The identities of the topics, which tell them from other topics of the same names.
     """

@@ -1,6 +1,6 @@
 """The offsets of topics from a Kafka broker, where no driver runs (``savepoint show --lag``).
 
-Uses the client of the extra ``kafka`` (kafka-python), and never creates a topic. Drivers use the
+This uses the client of the extra ``kafka`` (kafka-python), and creates no topic. Drivers use the
 client of Spark's own connector instead (``flinkish.driver.connectors.kafka``).
 """
 
@@ -25,7 +25,7 @@ def topics_of(
     """Return the offsets of the topics that exist, by topic and partition.
 
     ``servers`` is ``host:port``, several separated by commas. Raises BrokerError if there is no
-    client, or no answer.
+    client or no answer, or if the broker refuses.
     """
     if not names:
         return {}  # the client takes an empty list for all topics

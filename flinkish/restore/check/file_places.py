@@ -101,10 +101,10 @@ class _Place:
     pattern: str
 
     def files(self, *, deep: bool, above: str = "") -> dict[str, FileEntry] | None:
-        """Return the files that Spark finds; None if they are not known.
+        """Return the files that Spark finds, by unescaped URL; None if they are not known.
 
-        ``above`` is an archive to look in, which keeps each file under its whole path; the names
-        that are returned are those that the files had in the source's directory.
+        ``above`` is an archive to look in, which keeps each file under its whole path. The URLs
+        of archived files are those that the files had in the source's directory.
         """
         begins = f"{above}{_path_of(self.url)}" if above else self.url
         try:
@@ -164,9 +164,9 @@ def _cleaned(
     *,
     deep: bool,
 ) -> Cleaned | None:
-    """Return what others have read after the saved position and then archived or deleted.
+    """Return what another run has read after the saved position and then archived or deleted.
 
-    A remote archive is listed only where another run is known to have gone on.
+    A remote archive is listed only if another run is known to have gone on.
     """
     mode = options.get("cleansource", "off").strip().lower()
     if mode not in ("archive", "delete"):
@@ -188,7 +188,7 @@ def _cleaned(
 def _with_moved(
     reading: FileReading, outside: Sequence[ReadFile], newest: int, saved: SavedSource, url: str
 ) -> FileReading:
-    """Return the reading with the files that lie at the same place below the new path."""
+    """Return the reading with the numbers of files at the same place below the new path."""
     kind, _, rest = (saved.signature or "").partition("[")
     old = base_of([each.path for each in outside], rest.removesuffix("]") if kind else None)
     if old is None or old == url:
@@ -196,7 +196,7 @@ def _with_moved(
     present = Directories()
     moved = planned = 0
     known = True
-    # Those of the planned batch first, as they decide which remote directories are listed.
+    # Files of the planned batch come first, as they decide which remote directories are listed.
     for each in sorted(outside, key=lambda each: each.batch <= newest):
         if not each.path.startswith(f"{old}/"):
             continue

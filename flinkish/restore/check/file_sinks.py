@@ -8,7 +8,8 @@ from 3.5 to 4.3) reads all entries since the previous compact entry, or from bat
 permanently if one of them is missing. Entries are missing:
 
 * if a query continues after batch N and writes to a place without a log;
-* if the log ends before N: the place has batches of an older run.
+* if the log at that place ends before N, because its batches are those of an older run;
+* if the log begins after batch 0 and has no compact entry.
 
 The missing entries are then written before the query runs its next batch. They name no files,
 except that the newest compact entry, if it is missing, names all files of the log. If a log has two
@@ -57,7 +58,7 @@ def keeps_log(format: str | None) -> bool:
 
 
 def file_sink_status(format: str | None, path: str | None, storage: Storage) -> SinkStatus | None:
-    """Return the newest batch of a file sink; None for a sink that does not record it.
+    """Return the newest batch of a file sink; None for a sink without a log, or without a path.
 
     ``path`` is the location to which the sink writes, a path or a URL.
     """

@@ -1,8 +1,8 @@
 """Check that the input files that a restored query will read again still exist.
 
-A file source's log names every file that it has read. Files of committed batches are not read
-again, and may be gone. Files of a batch that is planned but not committed are read again: Spark
-replays it from that log, and skips a missing file without an error (``InMemoryFileIndex`` treats a
+A file source's log names every file that was read. Files of committed batches are not read
+again, and may be gone. Files of a batch that is planned but not committed are read again. Spark
+replays that batch from the log, and skips a missing file silently (``InMemoryFileIndex`` treats a
 missing root path as one that was "deleted very recently"). The rows of that file are then in no
 output and in no state.
 """
@@ -154,7 +154,7 @@ class Directories:
     def lacks(self, path: str, *, needed: bool) -> bool | None:
         """Return whether a file is gone; None if unknown.
 
-        ``needed`` says whether a remote directory is listed for it, which takes a request.
+        ``needed`` says whether a remote directory is listed for the file, which takes a request.
         """
         parent, name = storage.split(path)
         if parent not in self._names:

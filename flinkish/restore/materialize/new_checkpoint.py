@@ -419,7 +419,7 @@ class _Assembly:
         yield self._commit(fresh.watermark_ms, state_ids)
 
     def _commit(self, watermark_ms: int, state_ids: Mapping[int, StateIds]) -> _File:
-        """Return the newest commit, the only one: older ones name state ids by the old ordinals."""
+        """Return the only commit. Older ones are left out: their state ids have old ordinals."""
         data = self._logs[self._recipe.base].commit_bytes
         path = f"{COMMITS}/{self._batch}"
         content = with_commit(data, path, watermark_ms=watermark_ms, state_ids=state_ids)

@@ -9,7 +9,7 @@ watermark is that of all queries together (:func:`watermarks`).
 A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
 planned batch, which the other sources replay unchanged. If every source is reset, nothing of the
 planned batch is left, and it is dropped. Sources that ``--set-offsets`` moves have no part in the
-planned batch either: they are at their new position before it and after it.
+planned batch either: they are at their new position before and after that batch.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class NewLogs:
     Attributes
     ----------
     offsets
-        The offset log's entry for the batch and for the one before it (as after a batch without
-        data).
+        The offset log's entry for the committed batch, and for the batch before (as after a batch
+        without data).
     planned
-        The entry for the batch after it, if one is planned.
+        The entry for the batch after the committed one, if that is planned.
     positions
         The position up to which the files of a source are taken, by its directory in ``sources``.
     watermark_ms
@@ -60,7 +60,7 @@ def givers(recipe: Recipe) -> list[int]:
 
 
 def watermarks(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> tuple[int, int]:
-    """Return the watermarks of the batch and of the next one, in milliseconds; 0 means none yet.
+    """Return the watermarks (ms) of the committed batch and of the next one; 0 means none yet.
 
     The policy pinned in the base combines the watermarks of all givers. A giver without a watermark
     (its next one is 0) does not count. With the policy ``min``, the queries that are ahead of the
@@ -185,8 +185,8 @@ def _offset_at(entry: OffsetEntry, source: TakenSource, origin: OriginLogs) -> s
 def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> LogLine:
     """Return a line of version 2 (Spark 4.2 on).
 
-    There a source has a name, which may change (``--uid-map``), or else its number among the
-    sources. A DataFrame used twice has several numbers, of which Spark writes only the last.
+    In this version a source has a name, which may change (``--uid-map``), or else its number among
+    the sources. A DataFrame used twice has several numbers, of which Spark writes only the last.
     """
     named = source.directory in entry.sources and not source.directory.isdigit()
     name = source.directory if named else str(source.entry)

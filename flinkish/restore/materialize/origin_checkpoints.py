@@ -147,8 +147,8 @@ def parsed(
     """Parse a file of the origin with ``parser``.
 
     ``parser`` takes the content and the path, and raises ValueError for bad content. ``data`` is
-    the content, if it has been read already. Raises Corrupt if the file is missing, or the parser
-    rejects it.
+    the content, if it has been read already. Raises what :func:`read_file` does, and Corrupt if the
+    parser rejects the content.
     """
     content = read_file(origin, path) if data is None else data
     try:
@@ -165,7 +165,7 @@ def damaged(origin: OriginCheckpoint, path: str, error: ValueError) -> Corrupt:
 
 
 def read_logs(origin: OriginCheckpoint) -> OriginLogs:
-    """Read the origin's logs; raise Corrupt if one is missing or damaged."""
+    """Read the origin's logs; raise what :func:`read_file` and :func:`parsed` do."""
     offsets, commit = (f"{d}/{origin.batch_id}" for d in (OFFSETS, COMMITS))
     planned = f"{OFFSETS}/{origin.batch_id + 1}"
     offsets_bytes, commit_bytes = read_file(origin, offsets), read_file(origin, commit)

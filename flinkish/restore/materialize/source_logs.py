@@ -1,6 +1,6 @@
 """The files of ``sources/<i>`` that belong to a position from which a query continues. Pure.
 
-A file source's log names every file it has read. If an entry is later than the position, Spark
+A file source's log names every file that was read. If an entry is later than the position, Spark
 skips the files of that entry, which silently loses data. A cut also holds the entries of a planned
 batch, so these must be left out for the position of the committed batch.
 """
@@ -79,7 +79,7 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
 
     ``names`` are relative to the source's directory; ``offset`` is its line in the offset log,
     ``-`` without a position; ``read`` returns the content of a file. Raises FileNotFoundError if an
-    entry that the position needs is missing, and CheckpointFormatError for a damaged compacted log.
+    entry that the position needs is missing, and CheckpointFormatError if one of them is damaged.
     """
     limit = log_offset(offset)
     if limit is None and offset == NO_OFFSET and names:
@@ -160,8 +160,8 @@ def _merged(names: Sequence[str], read: Callable[[str], bytes]) -> bytes:
 def compacted_until(data: bytes, name: str, limit: int) -> bytes:
     """Return a compacted file source log without the entries of log batches after ``limit``.
 
-    It can stand as ``<limit>.compact`` alone: Spark's ``CompactibleFileStreamLog`` derives its
-    interval from the only compacted file (some divisor of ``limit`` + 1), whatever the setting.
+    The result can be the only file of a log, ``<limit>.compact``: ``CompactibleFileStreamLog``
+    derives the interval from it (some divisor of ``limit`` + 1), whatever the setting.
     """
     head, entries = _parsed(data, name)
     return b"\n".join([head, *(line for _, batch, _, line in entries if batch <= limit)])

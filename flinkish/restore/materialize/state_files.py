@@ -149,7 +149,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def short_codec(codec: str | None) -> str:
-    """Return the short form of Spark's name of a codec, such as ``lz4``; keep an unknown name."""
+    """Return a codec's short name (``lz4``), Spark's default without one; keep an unknown name."""
     if not codec:
         codec = pinned({}, PIN_CODEC)
     return _CLASSES.get(codec, codec.lower() if codec.lower() in _SNAPSHOTS else codec)

@@ -1,1 +1,1 @@
-"""The source of a restore: a savepoint, or a plain Spark checkpoint."""
+"""What a restore continues from: a savepoint, plain Spark checkpoints, or a job's checkpoints."""

@@ -31,8 +31,8 @@ _NAMED = 5
 def with_mapped_paths(origin: RestoreOrigin, pairs: tuple[tuple[str, str], ...]) -> RestoreOrigin:
     """Return the origin of a restore with its paths mapped by pairs (old, new) of locations.
 
-    Raises UsageError if a pair fits no path in the origin, and Corrupt if a log is missing or
-    damaged.
+    Raises UsageError if a pair fits no path in the origin, and for a log of a file source what
+    ``read_file`` and ``parsed`` raise.
     """
     if not pairs:
         return origin
@@ -57,7 +57,8 @@ def with_mapped_paths(origin: RestoreOrigin, pairs: tuple[tuple[str, str], ...])
 def _paths_of(offer: RestorableQuery, paths: PathMap) -> Iterator[tuple[str, int]]:
     """Yield the paths that a saved query names, and how often each occurs.
 
-    Of files that it has read these are the directories, except of files that ``paths`` may name.
+    For a file that the query has read, the path is that of its directory, or that of the file
+    itself if a pair of ``paths`` may name the file.
     """
     for saved in offer.query.sources or ():
         yield (saved.signature or "").partition("[")[2].removesuffix("]"), 1

@@ -26,10 +26,10 @@ class SavedOperator(OperatorRecord):
     Attributes
     ----------
     rewritten
-        The reason why the stores of its state are not the savepoint's, but those after the engine's
-        rewrite; empty without a rewrite.
+        Why the engine rewrites the state; empty if it does not. The stores in ``state`` are those
+        after the rewrite.
     regrouped
-        Whether that rewrite also regroups the rows, so that their columns cannot change in the same
+        Whether the rewrite also regroups the rows, so that their columns cannot change in the same
         pass.
     """
 

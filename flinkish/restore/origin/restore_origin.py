@@ -39,13 +39,13 @@ class RestorableQuery:
     query_id: str
     checkpoint_format: int = 1
     pins: Mapping[str, str] = field(default_factory=dict)
-    #: Whether its state is canonical: it must be written for a backend before Spark can load it.
+    #: Whether its state is canonical, which Spark can load only after it is written for a backend.
     canonical: bool = False
     #: Whether its job continues with the checkpoint, and would end at a later batch.
     live: bool = False
     #: What is wrong with the batch that its checkpoint has planned, which is therefore left out.
     planned_fault: str = ""
-    #: The rewrite for the Spark that will run; the other attributes are those after the rewrite.
+    #: The rewrite for the Spark that will run; the query, format and pins are those after it.
     fit: SparkFit = field(default_factory=SparkFit)
     #: The paths that are mapped, as sentences.
     path_notes: tuple[str, ...] = ()
@@ -53,18 +53,18 @@ class RestorableQuery:
 
 @dataclass(frozen=True)
 class RestoreOrigin:
-    """All restorable queries of a path.
+    """All queries that can be restored from a path, or from the checkpoints of a job.
 
     Attributes
     ----------
     is_savepoint
-        Whether they come from a savepoint.
+        Whether the path is that of a savepoint.
     spark_version
-        The Spark that wrote the savepoint, None if unknown.
+        The Spark that wrote the savepoint or the job's checkpoints, None if unknown.
     left_out
-        The queries of the job that the savepoint does not have.
+        The queries of the job that are known not to be in ``by_key``.
     complete
-        Whether the job had started all its queries when the savepoint was taken.
+        Whether ``by_key`` and ``left_out`` have all queries of the job.
     """
 
     by_key: Mapping[QueryKey, RestorableQuery]
@@ -84,8 +84,8 @@ def open_path(path: str, *, verify: str | None = None) -> RestoreOrigin:
 
     ``verify`` is the level at which the files of a savepoint are checked now, one of
     :data:`~flinkish.messages.restore_options.VERIFY_LEVELS`; None checks them only when they are
-    read. Raises SavepointNotFound if the path is none of them, and Corrupt, UnsupportedFormat or
-    StorageError if it cannot be read.
+    read. Raises SavepointNotFound if the path has neither a savepoint nor a checkpoint, Corrupt,
+    UnsupportedFormat or StorageError if it cannot be read, and the errors of ``read_whole_cut``.
     """
     try:
         savepoint = open_savepoint(path)
@@ -144,8 +144,8 @@ def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
 def origin_of(cut: Cut, *, running: bool = False) -> OriginCheckpoint:
     """Return a cut of a checkpoint as the origin of a restore.
 
-    A ``running`` query will commit the batch that it has planned before it ends, so the state of
-    that batch is not taken.
+    A ``running`` query will commit its planned batch before the query ends, so the state of that
+    batch is not taken.
     """
     state = () if running else planned_state(cut)
     return OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id, planned_state=state)
@@ -173,7 +173,7 @@ def of_record(record: QueryRecord, origin: OriginCheckpoint, *, canonical: bool)
 
 
 def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
-    """Return the sources of a saved query; None if the savepoint does not tell them apart.
+    """Return the sources of a saved query; None if the savepoint does not describe each of them.
 
     The driver writes them into ``record.source`` from the query's plan, one for each line of the
     offset log. Anything else in a savepoint counts as no description.
@@ -189,7 +189,7 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
 
 
 def _saved_source(query: str, line: int, entry: Mapping[str, Any], offset: str) -> SavedSource:
-    """Return one source as it is described; raises what a wrong description leads to."""
+    """Return one source from its description; a wrong one raises what the caller catches."""
     identity, signature = identity_of(entry), entry["signature"]
     if not all(isinstance(text, str | None) for text in (signature, *astuple(identity))):
         raise TypeError
@@ -221,7 +221,7 @@ def adopt_cuts(path: str) -> dict[str | None, Cut]:
     return {name: read_whole_cut(location) for name, location in find_checkpoints(path).items()}
 
 
-#: Number of attempts to read a checkpoint that Spark trims, and the seconds between two of them.
+#: Number of attempts to read a checkpoint that Spark trims, and the seconds to wait after damage.
 _ATTEMPTS = 20
 _PAUSE = 0.1
 
@@ -231,7 +231,7 @@ def open_origin(
 ) -> RestoreOrigin:
     """Open what a restore continues from: the checkpoints of ``job``, or else the path of ``spec``.
 
-    The paths in it are mapped (``--map-path``). ``verify`` and errors are those of
+    The paths in the origin are mapped (``--map-path``). ``verify`` and the errors are those of
     :func:`.open_path`, :func:`open_job` and :func:`.with_mapped_paths`.
     """
     if job is None:

@@ -80,7 +80,7 @@ def fit_query(
 
 
 def knows_join_format(spark: tuple[int, int], version: str) -> bool:
-    """Return whether a Spark (major, minor) accepts a join format; seen on five release lines."""
+    """Return whether a Spark (major, minor) accepts a join format, as five release lines showed."""
     newest = "2" if spark < (4, 1) else "3" if spark < (4, 2) else "4"
     return version <= newest
 
@@ -93,8 +93,8 @@ def _rewritten(operator: SavedOperator, why: Iterable[str], spark: str) -> Saved
 def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
     """Return a join's stores in format 2, from the stores of format 3 or the families of format 4.
 
-    Other stores stay as they are. ``engine/migration/join_formats`` describes the formats, but a
-    driver's Python may lack the libraries that it needs.
+    Other stores stay as they are. ``engine/migration/join_formats`` describes the formats. It is
+    not imported here, as a driver's Python may lack the libraries that it imports.
     """
     by_name = {store.name: store for store in stores}
     if not {f"{side}-keyWithTsToValues" for side in _SIDES} <= by_name.keys():

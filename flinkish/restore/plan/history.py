@@ -5,8 +5,9 @@ restored or a fork started, batch ids that another run has used are reused for o
 *history batch* (``flinkish.history_batch``) is the batch id plus a *shift*, which is decided once,
 at the restore:
 
-* A query that keeps its id continues with the savepoint's shift: a batch that is replayed with the
-  same input has the number that it had before.
+* A query that keeps its id continues with the savepoint's shift, less what ``--sink-ahead rebase``
+  adds to its batch ids: a batch that is replayed with the same input has the number that it had
+  before.
 * Every other query gets a shift above all earlier ones: the milliseconds from 2020 to the restore,
   times :data:`_ROOM`. So the numbers of two runs do not overlap, even if the runs do not know of
   each other, and grow with each restore. They reach :data:`_LIMIT` in 2054.

@@ -249,9 +249,9 @@ def _evolution(operator: NewOperator, taken: SavedOperator) -> Mapping[str, Stor
 def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQueryFacts | None) -> bool:
     """Return whether the saved schemas say what may be null.
 
-    Spark 4.3 and later mark all columns as nullable. If the query then continues with an older
-    Spark, the schema file stays, but the offset log lacks the setting. So a schema in which
-    everything is nullable says nothing, unless the user has written the schema.
+    Spark 4.3 and later mark all columns as nullable, by a setting that is pinned. If the query then
+    continues with an older Spark, the schema file stays, but the offset log lacks the setting. So a
+    schema in which all is nullable says nothing, unless the user has written the schema.
     """
     if base is not None and base.pins.get(_ALWAYS_NULLABLE) == "true":
         return False

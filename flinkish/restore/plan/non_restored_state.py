@@ -30,7 +30,7 @@ class NonRestored:
     queries
         Queries of which nothing is taken.
     operators, sources
-        The operators and sources of the other queries that are not taken.
+        Of all other queries, the operators and sources that are not taken.
     """
 
     queries: tuple[SavedQueryFacts, ...] = ()
@@ -53,8 +53,8 @@ class NonRestored:
     def may_read(self, name: str) -> bool:
         """Return whether a source of this name, in a later query, may take one of the positions.
 
-        It may if the name fits a saved source that no query takes so far, or is any ``QUERY/NAME``
-        of a query of which nothing is taken.
+        It may if the name fits a saved source that no query takes so far, if what such a source
+        reads is unknown, or if it is any ``QUERY/NAME`` of a query of which nothing is taken.
         """
         if any(within(name, query.key) is not None for query in self.queries):
             return True
@@ -158,7 +158,7 @@ def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
         operators |= {(o.query, o.ordinal) for o in states if o and o.ordinal is not None}
         lines = [row.origin for row in plan.sources if row.verdict != passed]
         sources |= {(o.query, o.entry) for o in lines if o and o.entry is not None}
-        # A query whose plan could not be read takes all of the saved one.
+        # A query whose plan could not be read takes all of the saved query.
         read = {op.query for op in plan.operators} | {source.query for source in plan.sources}
         begun = [row for row in plan.queries if row.from_batch is not None]
         whole |= {row.origin for row in begun if row.name not in read}
@@ -213,8 +213,9 @@ def check_left_out(
 
     ``left_out`` are the queries that the savepoint says it leaves out; ``complete`` says whether
     the job had started all its queries when the savepoint was taken, ``agreed`` whether ``-n`` was
-    given. The outcome is consent-needed for a query that the job was starting or may have been, and
-    a note for one that had ended before it committed anything; None for a new query.
+    given. The outcome is consent-needed (or with ``agreed`` a note) for a query that the job was or
+    may have been starting, and a note for one that had ended before it committed anything. Returns
+    None for a new query.
     """
     outcome = RestoreOutcome.NOTE if agreed else RestoreOutcome.CONSENT
     advice = "" if agreed else _CONSENT

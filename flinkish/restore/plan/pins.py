@@ -74,7 +74,7 @@ def pin_rows(
     ``settings`` are the session's values of the pinned settings; a missing setting is not compared.
     ``partitions`` is the number that the user requests (``-p``), if any; unlike the session's,
     which may be Spark's default, it is never ignored. ``canonical`` state has no backend yet.
-    ``rescales`` says whether there is state to rescale; without it the pinned number stays.
+    ``rescales`` says whether there is state to rescale; without such state the pinned number stays.
     """
     rows = []
     provider = asked_provider(pins, settings) if canonical else None

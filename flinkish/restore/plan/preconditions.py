@@ -71,7 +71,7 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
 
 
 def _saved_mode(sink: Mapping[str, Any]) -> str | None:
-    """Return the mode in which a query was saved, if no query can continue from there."""
+    """Return the mode in which a query was saved, if no query can continue from that mode."""
     trigger = sink.get("trigger") or {}
     if "continuous" in trigger:
         return "it ran with a continuous trigger"

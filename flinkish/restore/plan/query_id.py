@@ -42,7 +42,7 @@ class OtherRun:
 
     ``begun_batch`` is the newest batch that its log has planned, committed or not; None if unknown.
     If the job went on under another query id, ``since`` is the batch after which it did, and the
-    numbers up to ``last_batch`` continue from there.
+    numbers up to ``last_batch`` continue from ``since``.
     """
 
     job_id: str
@@ -53,7 +53,7 @@ class OtherRun:
 
     @staticmethod
     def of(run: KnownRun, state: RunState) -> OtherRun:
-        """Return a run that a client reports to a driver; ``state`` is the one that it names."""
+        """Return a run that a client reports to a driver; ``state`` is the state that ``run`` names."""
         return OtherRun(run.job_id, state, run.last_batch, run.begun_batch, run.since)
 
 

@@ -10,7 +10,7 @@ at-least-once. These batches run again:
   have written some rows;
 * the planned batch (in the offset log, not committed), which is replayed with the same input.
 
-All of them are after the savepoint's batch, so they are counted by the last one. Their rows need
+All of these follow the savepoint's batch, so the last of them gives their number. Their rows need
 not be the same: only a planned batch has a fixed range of input.
 """
 

@@ -86,7 +86,7 @@ class RestoreEnvironment(Protocol):
     ) -> Sequence[Check]:
         """Return the checks for missing input files of the restored batch.
 
-        ``moved`` are the entries of the sources whose files were moved, and exist.
+        ``moved`` are the entries of the sources whose files were moved, and exist at the new place.
         """
 
     def source(
@@ -112,7 +112,8 @@ class RestoreEnvironment(Protocol):
 class RestorePlanner:
     """Plans the restore of one job, one query after the other.
 
-    Raises UsageError when ``--uid-map`` names something that the savepoint lacks.
+    Raises UsageError when ``--uid-map`` names something that the savepoint lacks, or when
+    ``--set-offsets`` gives no valid target.
     """
 
     def __init__(

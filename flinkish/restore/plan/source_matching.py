@@ -77,9 +77,9 @@ def match_sources(
     ``own`` is the saved query that continues as ``new``, if any; ``taken`` the saved operator by
     new ordinal (:class:`~flinkish.restore.plan.operator_matching.OperatorMatches`); ``reset`` names
     sources that start without their saved position (:func:`reset_entries`). Raises Incompatible if
-    state comes from another query or a source is to be reset, and the savepoint does not describe
-    its sources; ConsentNeeded if a source feeds states that were saved at different positions of
-    this source; UsageError if a name in ``reset`` fits more than one source.
+    state comes from another query or a source is to be reset, and what one of the queries reads is
+    unknown; ConsentNeeded if a source feeds states that were saved at different positions of this
+    source; UsageError as in :func:`reset_entries`.
     """
     afresh = reset_entries(reset, new, [query.key for query in saved])
     origins = _origins(own, saved, taken)
@@ -133,7 +133,7 @@ def reset_entries(
     """Return the entries of the sources of ``new`` that ``--reset-source`` names.
 
     A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
-    number of the source's line in the offset log. ``QUERY/`` before it limits it to the sources of
+    number of the source's line in the offset log. ``QUERY/`` before a name limits it to sources of
     that query. A DataFrame that is used twice is one source with two lines, and the name stands for
     both lines. Names of other queries' sources are left to :func:`check_reset`.
 
@@ -338,7 +338,7 @@ class _Finder:
         unused = [s for s in same if (s.query, s.entry) not in self._used]
         if unused:
             return unused[0]
-        # Read once before and twice now: both continue from there, if they feed restored state.
+        # Read once before and twice now: both lines take the position if they feed restored state.
         return same[0] if same and source.feeds and self._feeds_taken(source) else None
 
     def _feeds_taken(self, source: NewSource) -> bool:
@@ -359,7 +359,7 @@ class _Finder:
         return same[0] if same else None
 
     def _by_order(self) -> None:
-        """Pair the remaining sources in order, if the saved and the new query have as many left."""
+        """Pair the remaining sources in order, if both queries have as many, in all and left."""
         if self._own is None:
             return
         left = [s for s in self._sources if s.entry not in self._found and s.uid is None]

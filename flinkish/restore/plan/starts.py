@@ -1,7 +1,7 @@
 """Whether a query may start, as far as its sink and other jobs are concerned. Pure.
 
 ``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart``, and a query that a program
-starts later begin without one: with batch 0 in a new checkpoint, or in their own checkpoint. A sink
+starts later begin without a restore: with batch 0 in a new checkpoint, or in their own. A sink
 that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently drops the output of batches
 that it has already, and another job may have continued from the checkpoint.
 """
@@ -126,7 +126,7 @@ class Agreed:
 
 
 def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
-    """Return whether a query in a new checkpoint reads a source's input of earlier runs again.
+    """Return whether a query in a new checkpoint reads again what earlier runs read from a source.
 
     ``options`` are those that matter for a restore.
     """
@@ -163,8 +163,8 @@ def judge_start(
     batch numbers. ``stands`` is the newest run of this job's name, from which ``run --resume``
     continues. ``begun`` is the run of this job's name that has planned its first batch of the query
     and committed none. ``named`` says that the user has named the job: runs under a program's name
-    may be of several jobs. Returns the refusal, or the choice that permits the start; None if
-    nothing prevents it.
+    may be of several jobs. Returns the refusal, or the note on a start that a choice permits or
+    that could not be judged; None if nothing prevents the start.
     """
     sink = _sink_ahead(begins, position)
     counts_on = mode == "rebase" or (position is not None and not position.has_files)
@@ -295,8 +295,8 @@ def is_another_directory(writer: KnownWriter, sink: SinkStatus) -> bool:
     """Return whether a writer's place is another host's directory of the same name. Pure.
 
     If both hosts have mounted one directory, the log of the sink has the batch that the writer
-    committed last, and its newest entry is not older. A writer that has committed nothing proves
-    nothing: its first batch may be running.
+    committed last, and its newest entry is not older than the end of that batch. A writer that has
+    committed nothing proves nothing: its first batch may be running.
     """
     if not may_be_another_directory(writer):
         return False

@@ -80,7 +80,7 @@ class StateColumns:
     ----------
     skipped
         The number of columns before these: in an aggregation's value, the columns that repeat the
-        key.
+        key, or are the session.
     """
 
     columns: tuple[StateColumn, ...]
