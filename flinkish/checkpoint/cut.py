@@ -1,10 +1,10 @@
 """The cut: the files of a live checkpoint that make up one committed batch, and no later one.
 
 A checkpoint always holds several batches and state versions; Spark writes the next and trims the
-oldest while it is read. :func:`read_cut` names exactly the files of batch N and of state version N
-+ 1 (plus a planned, uncommitted batch N + 1, so that a restart replays the same range), from one
-listing per directory. Nothing is locked: a file trimmed in between raises :class:`FilesVanished`,
-and the caller takes the newer batch.
+oldest while flinkish reads. :func:`read_cut` names exactly the files of batch N and of state
+version N + 1 (plus a planned, uncommitted batch N + 1, so that a restart replays the same range),
+from one listing per directory. Nothing is locked: a file trimmed in between raises
+:class:`FilesVanished`, and the caller takes the newer batch.
 
 Why each file is needed: Spark reads ``offsets/N - 1`` at restart and refuses to start without it. A
 source log entry later than the offsets makes the file source skip files. An interrupted batch
@@ -137,7 +137,8 @@ def newest_planned_batch(root: str) -> int | None:
 def newest_entries(root: str) -> tuple[OffsetEntry, CommitEntry] | None:
     """Return the offsets and the commit of the newest committed batch, if there is one.
 
-    Only these two files are read. Raises Corrupt if one of them is missing or damaged.
+    Only these two files are read. Raises FilesVanished, Corrupt or UnsupportedFormat as
+    :func:`read_cut` does.
     """
     batch = newest_committed_batch(root)
     if batch is None:
@@ -156,7 +157,7 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
 
     Raises NoCommittedBatch; FilesVanished if Spark has trimmed a file and committed a newer batch
     meanwhile (retry); Corrupt if a file is missing or damaged and no newer batch explains it;
-    UnsupportedFormat for logs or state stores of an unknown kind.
+    UnsupportedFormat for files of a newer Spark; NotSavepointable for an unknown state store.
     """
     root = fs.locate(root)
     committed = committed_batches(root)
@@ -177,9 +178,9 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
 def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | None:
     """Return how a file differs from its Hadoop checksum file; None if it does not.
 
-    A checksum file that is missing, or for another size, is ignored. ``location`` is where Spark
-    wrote the file; the checksum file is next to it. ``blocks`` are the file's bytes in blocks of
-    whole chunks (:data:`.file_ends.CHUNK`).
+    A checksum file that is missing, remote or for another size is ignored. ``location`` is where
+    Spark wrote the file; the checksum file is next to it. ``blocks`` are the file's bytes in blocks
+    of whole chunks (:data:`.file_ends.CHUNK`).
     """
     if not fs.is_local(location):
         return None
@@ -276,7 +277,7 @@ class _Reader:
         return entry
 
     def _planned(self) -> tuple[int | None, OffsetEntry | None]:
-        """Return batch N + 1 and its offsets if they are written; it may have committed since.
+        """Return batch N + 1 and its offsets if they are written; it may be committed by now.
 
         Damage to the entry of batch N + 1 is only noted: batch N is whole without it.
         """

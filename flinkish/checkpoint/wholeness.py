@@ -67,9 +67,9 @@ def damaged_files(
     """Yield the damaged files, in the order of ``files``; offset and commit logs are skipped.
 
     ``root`` is the directory that the files are read from. ``written`` is the directory to which
-    Spark wrote them, if that is another one; it has the checksum files. If it is on a local disk,
-    the ends of files that still have their stamps are read there, which saves a request for each.
-    ``offsets`` are those of all sources. Raises FileNotFoundError if a file has vanished.
+    Spark wrote them, if that is another one; it has the checksum files. If only ``written`` is on a
+    local disk, the ends of files that still have their stamps are read there, which saves a request
+    for each. ``offsets`` are those of all sources. Raises FileNotFoundError if a file has vanished.
     """
     root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)
@@ -93,7 +93,7 @@ def damaged_files(
                 reason = f"has {size} bytes, and its checksum file is for another size"
         elif path.startswith(
             (f"{SOURCES}/", f"{STATE}/")
-        ):  # not offsets or commits: parsed for the cut
+        ):  # the cut has parsed offsets and commits
             if path.startswith(f"{SOURCES}/"):
                 reason = _source_fault(location, size, strict=only_files)
             if reason is None and has_sidecars:
@@ -209,7 +209,8 @@ def newest_whole_batch(root: str) -> WholeBatch:
 
     At most :data:`MAX_BATCHES` are tried.
 
-    Raises NoCommittedBatch, and StorageError or UnsupportedFormat if the checkpoint cannot be read.
+    Raises NoCommittedBatch; Corrupt if all commits are lost; and StorageError, UnsupportedFormat or
+    NotSavepointable if the checkpoint cannot be read.
     """
     root = storage.locate(root)
     committed = committed_batches(root)

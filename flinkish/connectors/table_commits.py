@@ -124,8 +124,8 @@ def drift(
     """Return what others have done to a table since a savepoint.
 
     If the savepoint recorded no version, the query's newest commit up to the saved batch stands for
-    it. If the history does not reach back to that commit, nothing is known, unless the history is
-    whole or has only earlier batches of the query: then the table was brought back.
+    it. If the history lacks that version, nothing is known, unless the history is whole. Then, or
+    if the query's newest commit is of a batch before ``committed``, the table was brought back.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ Spark writes a file under a temporary name and renames it, so a file that is emp
 damaged later: a full disk, an interrupted copy, a crash before the data reached the disk. The end
 of most files shows it, without reading the rest:
 
-- deltas, snapshots and changelogs end with the end mark of their compressed stream: lz4-java's
-  (Spark's default) has one of 21 bytes. The other codecs have none that can be read from the end;
+- deltas, snapshots and changelogs that lz4-java (Spark's default) compressed end with an end mark
+  of 21 bytes. Streams of other codecs have none that can be read from the end;
 - archives end with zip's end of the central directory, which Spark writes without a comment;
 - SSTs end with the magic number of RocksDB's block-based tables;
 - Spark's logs of file sources consist of JSON objects, one a line, below a version.

@@ -1,7 +1,7 @@
 """Rewrite log entries and ``metadata`` for another checkpoint or other state, or create them.
 
-Everything else stays as Spark wrote it, unknown keys included. All functions raise
-CheckpointFormatError for bytes that are not such a file.
+A rewrite leaves everything else as Spark wrote it, unknown keys included. All functions that
+rewrite raise CheckpointFormatError for bytes that are not such a file.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def with_commit(
 def with_state_ids(data: bytes, name: str, *, ids: Mapping[int, StateIds] | None) -> bytes:
     """Rewrite an entry of the commit log with the unique ids of new state files.
 
-    ``ids`` are by operator; None for state of checkpoint format 1, which has none: the entry
-    becomes one of version 1.
+    ``ids`` are by operator; None for state of checkpoint format 1, whose files have no ids: the
+    entry becomes one of version 1.
     """
     parse_commit(data, name)
     head, _, body = data.partition(b"\n")

@@ -1,7 +1,7 @@
 """Parse entries of the offset, commit and file source logs, and the file ``metadata``.
 
-Spark's ``OffsetSeqLog`` (``v1``, ``v2``), ``CommitLog`` (``v1``, ``v2``), ``StreamMetadata``,
-and, for file sources, ``FileStreamSourceLog`` and ``CompactibleFileStreamLog``.
+Spark writes them in ``OffsetSeqLog`` (``v1``, ``v2``), ``CommitLog`` (``v1``, ``v2``),
+``StreamMetadata`` and, for file sources, ``FileStreamSourceLog`` and ``CompactibleFileStreamLog``.
 
 A query is drained by a batch that repeats offsets. When a query starts, Spark first runs a batch
 that is in the offset log but not in the commit log, from the log alone. A batch that repeats the
@@ -50,8 +50,8 @@ def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], lis
     """Return the entries of a file source's log that make up position ``limit``.
 
     Returns the entries that exist, and those that are missing. They start at the newest
-    ``<n>.compact`` not above ``limit``. Later entries are left out, because a file named there
-    counts as read. If there is a compacted entry before the newest, it comes first: Spark does not
+    ``<n>.compact`` not above ``limit``. Later entries are left out, because their files would
+    count as read. If there is a compacted entry before the newest, it comes first: Spark does not
     read its content, but derives the log's compaction interval from the distance of the two.
     """
     existing = set(names)

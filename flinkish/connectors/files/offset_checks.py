@@ -248,8 +248,8 @@ def base_of(urls: Sequence[str], path: str | None) -> str | None:
     """Return the directory from which files were read, as their URLs have it.
 
     ``urls`` are those of the files, with percent escapes; without files the result is None.
-    ``path`` is the path that was read, as the program gave it, perhaps relative. If it is None
-    (unknown) or in none of the URLs, the result is the directory that all files have in common.
+    ``path`` is the path that was read, as the program gave it, perhaps relative. If it is unknown
+    (None) or fits no URL, the result is the directory that all files have in common.
     """
     if not urls:
         return None

@@ -131,8 +131,8 @@ def _ages(
 ) -> FileAges:
     """Return the files that are ignored or read again because of their age.
 
-    The directory is listed only if the restore may change which files are read: if the path is
-    another one, or if the age limit before the restore was longer than now, or there was none.
+    If there is an age limit now, the directory is listed where the restore may change which files
+    are read: if the path is another one, or if the earlier limit was longer, or there was none.
     """
     now, move = max_age_of(options), reading.move
 

@@ -79,7 +79,7 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
 
     ``names`` are relative to the source's directory; ``offset`` is its line in the offset log,
     ``-`` without a position; ``read`` returns the content of a file. Raises FileNotFoundError if an
-    entry that the position needs is missing, and CheckpointFormatError if one of them is damaged.
+    entry that the position needs is missing, CheckpointFormatError if a rewritten one is damaged.
     """
     limit = log_offset(offset)
     if limit is None and offset == NO_OFFSET and names:

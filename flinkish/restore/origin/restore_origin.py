@@ -249,8 +249,8 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreOrigin:
     ``drops`` says whether these queries are dropped if that savepoint is gone (``-n``); otherwise
     SavepointNotFound is raised, unless the job had claimed the savepoint. Raises NoCommittedBatch
     if a query has no committed batch, FilesVanished if Spark trims a checkpoint faster than it can
-    be read, and Corrupt, UnsupportedFormat or StorageError if a checkpoint or the savepoint cannot
-    be read.
+    be read, and Corrupt, UnsupportedFormat, NotSavepointable or StorageError if a checkpoint or the
+    savepoint cannot be read.
     """
     origin = RestoreOrigin(
         {

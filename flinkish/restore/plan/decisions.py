@@ -1,9 +1,9 @@
 """What each starting query takes from the savepoint, and the recipe that follows. Pure.
 
 Queries are planned one after the other, in the order in which the program starts them. Operators
-are matched by their ids (:mod:`.operator_matching`), sources by what they read
-(:mod:`.source_matching`). A query continues with the logs of the saved query of its name; if there
-is none, with the logs of the saved query that gives most of its state.
+are matched by their ids (:mod:`.operator_matching`), sources by their uids, by what they read, or
+by order (:mod:`.source_matching`). A query continues with the logs of the saved query of its name;
+if there is none, with those of the saved query that gives most of its state (or its positions).
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ The rules, first match wins; only ids of the same hasher are compared, see
    without its uid, if that finds all operators of the query. Flink has no such rule; its users
    must look up every id.
 
-An id that comes from a uid is looked for in the query of the same name, then in the job's others:
-state follows its uid. A generated id is the place of an operator in its own query, so it is looked
-for only there, and the saved operator must be of the same kind. A saved query without ids (a plain
-Spark checkpoint) is matched by position, as in Spark, if its operators are those of the program.
+An id that comes from a uid is looked for in the query of the same name, then in the job's other
+queries: state follows its uid. A generated id is an operator's place in its own query, so it is
+looked for only there, and the saved operator must be of the same kind. A saved query without ids (a
+plain Spark checkpoint) is matched by position, as in Spark, if its operators are those of the
+program.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def state_text(rows: int | None, size: int) -> str:
 def of_query(query: str, text: str, count: int) -> str:
     """Return a note on a query with its name in front, where the job has several queries. Pure.
 
-    ``count`` is their number. A note that names its query stays as it is.
+    ``count`` is the number of queries. A note that names its query stays as it is.
     """
     return text if count < 2 or f"'{query}'" in text else f"query '{query}': {text}"
 

@@ -53,7 +53,7 @@ class OtherRun:
 
     @staticmethod
     def of(run: KnownRun, state: RunState) -> OtherRun:
-        """Return a run that a client reports to a driver; ``state`` is the state that ``run`` names."""
+        """Return a run that a client reports to a driver; ``state`` is the one named by ``run``."""
         return OtherRun(run.job_id, state, run.last_batch, run.begun_batch, run.since)
 
 

@@ -7,8 +7,8 @@ that of the column, or of the aggregate whose buffer it is.
 :class:`~flinkish.operators.state_semantics.StateSemantics` has these names. Without it (checkpoints
 that flinkish did not write) only the names of the state schema are known, which has a sum as
 ``sum`` and a join's key as ``field0``. An exchange of two sums, or the sum of another column,
-cannot be seen there: the verdict is then positive, and a change ``meaning-unknown`` says what was
-not compared.
+cannot be seen in that schema: the verdict is then positive, and a change ``meaning-unknown`` says
+what was not compared.
 
 The rules follow Flink's serializer snapshots:
 

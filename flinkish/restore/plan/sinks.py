@@ -33,8 +33,9 @@ query id then accept its batches as new, although they have rows of the same inp
 the same choice.
 
 A planned batch (written to the offset log, not committed) is replayed with exactly the same input.
-A sink of the saved query that is ahead already has it, as the batch after the savepoint's. (A file
-sink at another place has batches of others: there the planned batch is one of those to write.)
+If the saved query's sink is ahead, it already has that batch, as the one after the savepoint's. (A
+file sink at another place has batches of other queries, so there the planned batch is yet to be
+written.)
 
 * If the query has no state, or the sink computes skipped batches anyway (Iceberg), it is right to
   skip the planned batch. So a sink that has this batch and no later one is not ahead, and a rebase
@@ -170,7 +171,7 @@ class Continuation:
         Whether the new checkpoint also gets the state that the planned batch has written.
     job_at
         The newest batch that the running job had planned when the status was known, if the sink
-        is the job's own: up to there, the sink is ahead only because the job continues.
+        is the job's own: up to that batch, the sink is ahead only because the job continues.
     writes_elsewhere
         Whether the program writes to another place than the saved query did.
     moves_source
@@ -239,7 +240,7 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
             text = f"{where} has batch {newest}, of another query id"
             return _plan(status, "as-is", "sink-other-id", text)
         return _judge_new_id(status, query, mode, where)
-    # Batches by query id are the saved query's at any place.
+    # Batches that are kept by query id are the saved query's, wherever the program writes.
     sink_has_it = query.replays_planned and (status.by_query_id or not query.writes_elsewhere)
     has_planned = sink_has_it and newest == saved + 1
     breaks = query.stateful and not status.computes_skipped
@@ -289,7 +290,7 @@ def _judge_undone(
 ) -> SinkPlan:
     """Judge a table that was rolled back to before the savepoint, by flinkish or by others.
 
-    The table may lack its newest batch: Delta still skips batches that were undone.
+    The table may lack ``newest_batch`` of the status: Delta still skips batches that were undone.
     """
     newest = status.newest_batch
     back = (

@@ -77,8 +77,8 @@ def rows_in_place(
 ) -> tuple[SourcePlan, ...]:
     """Return a row for each changed source of a query that continues in its own checkpoint.
 
-    ``saved`` are the positions there, one for each source of ``new``. ``answers`` are those about
-    the sources that have changed, by their entry.
+    ``saved`` are the positions in that checkpoint, one for each source of ``new``. ``answers`` are
+    those about the sources that have changed, by their entry.
     """
     facts = SourceFacts(answers=answers)
     return tuple(

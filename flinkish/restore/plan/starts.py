@@ -108,7 +108,7 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class Agreed:
-    """A start that the user's choice permits, or that could not be judged.
+    """A start that may go ahead, with a note: it is permitted, repeats output, or is not judged.
 
     Attributes
     ----------
@@ -163,8 +163,8 @@ def judge_start(
     batch numbers. ``stands`` is the newest run of this job's name, from which ``run --resume``
     continues. ``begun`` is the run of this job's name that has planned its first batch of the query
     and committed none. ``named`` says that the user has named the job: runs under a program's name
-    may be of several jobs. Returns the refusal, or the note on a start that a choice permits or
-    that could not be judged; None if nothing prevents the start.
+    may be of several jobs. Returns the refusal, or the note on a start that may go ahead; None if
+    nothing speaks against the start.
     """
     sink = _sink_ahead(begins, position)
     counts_on = mode == "rebase" or (position is not None and not position.has_files)
