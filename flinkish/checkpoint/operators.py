@@ -239,7 +239,7 @@ def _takes_part(
         return bool(state_ids.get(version))
     if newest == 0:
         return False  # only schema files: planned, and never run
-    # Spark 4.x fails on a left-over operator, so a missing version is damage there.
+    # Spark 4.x fails on a left-over operator, so a missing version is damage in its checkpoints.
     return newest >= version or metadata is not None or newest == version - 1
 
 

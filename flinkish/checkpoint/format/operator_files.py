@@ -97,7 +97,7 @@ class OperatorStore:
     """One store of an operator.
 
     ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 for a store
-    without them.
+    without such scans.
     ``partitions`` is Spark's count, which may be higher than the number on disk. ``schema_paths``
     are absolute locations of its schema files, the oldest first; None in version 1.
     """

@@ -8,8 +8,8 @@ Facts used (``FileStreamSource``, proven on Spark 3.5.9 and 4.3.0):
   (``MicroBatchExecution.populateStartOffsets``), and reads the files of a planned batch. It refuses
   files that do not lie below the path of the program (``Wrong basePath``), except where that path
   has a pattern (``in/*``). A restore to another path therefore makes the second newest entry of the
-  offset log equal to the newest one, so that Spark asks for nothing. Batch 0 has no entry before
-  it, so this is impossible there.
+  offset log equal to the newest one, so that Spark asks for nothing. If the newest is that of batch
+  0, there is no entry before it to change, and Spark asks for the files of batch 0.
 * Without a pattern and without ``recursiveFileLookup`` only files directly in the path are read,
   and those in directories named ``key=value``.
 """

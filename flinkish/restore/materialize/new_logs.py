@@ -116,7 +116,7 @@ def new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> NewLogs:
         if recipe.keeps_planned and base.planned is not None:
             planned = _lines(recipe, recipe.sources, logs, planned=True)
         positions = _positions(recipe.sources, planned or committed)
-        # A source without new data when the batch was planned may have no position there.
+        # A source without new data when the batch was planned may have no position in its entry.
         for directory, offset in _positions(recipe.sources, committed).items():
             if positions[directory] == NO_OFFSET:
                 positions[directory] = offset

@@ -41,7 +41,7 @@ class SavedOperator(OperatorRecord):
     def movable(self) -> bool:
         """Whether another query of the job may take its state.
 
-        That requires a uid: generated ids are meaningful only in their own query.
+        A move requires a uid, because a generated id is meaningful only in its own query.
         """
         return self.uid is not None
 

@@ -16,7 +16,7 @@ state, no state of that batch is written. The next batch that is not skipped the
 because the state that it continues from does not exist (proven in ``tests/driver/test_sinks.py``).
 Iceberg computes the batch, and drops its output.
 
-:func:`judge_sink` detects that, and decides by the user's choice:
+:func:`judge_sink` detects a sink that is ahead in this way, and decides by the user's choice:
 
 * ``rebase``: everything after the savepoint is written as new batches, after the sink's newest.
   Nothing is missing. The rows that the sink got from the batches after the savepoint stay in it, so
@@ -29,8 +29,8 @@ Iceberg computes the batch, and drops its output.
   versions, and if nobody else has written to the table since.
 
 A query gets a new query id if its job continued after the savepoint. Sinks that remember batches by
-query id then accept its batches as new, although they have rows of the same input. That requires
-the same choice.
+query id then accept its batches as new, although they have rows of the same input. Such a restore
+requires the same choice.
 
 A planned batch (written to the offset log, not committed) is replayed with exactly the same input.
 If the saved query's sink is ahead, it already has that batch, as the one after the savepoint's. (A

@@ -28,7 +28,7 @@ from flinkish.restore.plan.source_matching import SourceMatches
 #: Sources whose data is only in the memory of the driver that read it. Spark's
 #: ``TextSocketMicroBatchStream`` and ``MemoryStream`` slice a buffer that is empty in a new driver
 #: and counted from 0: input up to the saved offset is silently skipped. Spark's other sources can
-#: replay: files and Kafka are still there, ``rate`` and ``rate-micro-batch`` compute their rows
+#: replay: files and Kafka keep their rows, ``rate`` and ``rate-micro-batch`` compute their rows
 #: from the offsets.
 NOT_REPLAYABLE = frozenset({"socket", "memory"})
 
