@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"[^A-Za-z0-9\-_.!~*'();/:@&=+$,\u00a1-\U0010ffff]")
 
 @dataclass(frozen=True)
 class PathMap:
-    """Pairs (old, new) of locations; no old location lies in another old one, no new in a new."""
+    """Pairs (old, new) of locations; no two old locations overlap, and no two new ones do."""
 
     pairs: tuple[tuple[str, str], ...] = ()
 

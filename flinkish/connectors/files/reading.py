@@ -88,7 +88,7 @@ class FileReading(SourceAnswer):
     asked_outside
         How many files of ``outside`` the newest committed batch has, if no batch is planned.
     only_batch
-        Whether the query has committed batch 0 and planned no other: Spark asks for those files.
+        Whether only batch 0 is committed, and none is planned: Spark asks for the files of batch 0.
     ages
         The files that are ignored or read again because of their age.
     cleaned

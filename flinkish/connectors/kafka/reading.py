@@ -93,7 +93,7 @@ def made_again(saved: Identities, now: Identities) -> dict[str, str]:
 
 
 def unknown(saved: Identities, now: Identities) -> list[str]:
-    """Return the topics of which nothing shows whether they were recreated since."""
+    """Return the topics of which nothing shows whether they were recreated since the savepoint."""
     return sorted(
         topic
         for topic in saved.keys() & now.keys()

@@ -1,7 +1,7 @@
 """The offsets of topics from a Kafka broker, where no driver runs (``savepoint show --lag``).
 
-This uses the client of the extra ``kafka`` (kafka-python), and creates no topic. Drivers use the
-client of Spark's own connector instead (``flinkish.driver.connectors.kafka``).
+This module uses the client of the extra ``kafka`` (kafka-python), and creates no topic. Drivers use
+the client of Spark's own connector instead (``flinkish.driver.connectors.kafka``).
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ query id then accept its batches as new, although they have rows of the same inp
 requires the same choice.
 
 A planned batch (written to the offset log, not committed) is replayed with exactly the same input.
-If the saved query's sink is ahead, it already has that batch, as the one after the savepoint's. (A
-file sink at another place has batches of other queries, so there the planned batch is yet to be
-written.)
+If the saved query's sink is ahead, it already has that batch: the batch after the savepoint's. (A
+file sink at another place has batches of other queries, so the planned batch must be written to
+that sink.)
 
 * If the query has no state, or the sink computes skipped batches anyway (Iceberg), it is right to
   skip the planned batch. So a sink that has this batch and no later one is not ahead, and a rebase

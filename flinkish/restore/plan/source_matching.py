@@ -359,7 +359,7 @@ class _Finder:
         return same[0] if same else None
 
     def _by_order(self) -> None:
-        """Pair the remaining sources in order, if both queries have as many, in all and left."""
+        """Pair the remaining sources in order, if neither query has more sources, or more left."""
         if self._own is None:
             return
         left = [s for s in self._sources if s.entry not in self._found and s.uid is None]

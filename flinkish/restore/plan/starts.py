@@ -164,7 +164,7 @@ def judge_start(
     continues. ``begun`` is the run of this job's name that has planned its first batch of the query
     and committed none. ``named`` says that the user has named the job: runs under a program's name
     may be of several jobs. Returns the refusal, or the note on a start that may go ahead; None if
-    nothing speaks against the start.
+    there is nothing to note.
     """
     sink = _sink_ahead(begins, position)
     counts_on = mode == "rebase" or (position is not None and not position.has_files)
