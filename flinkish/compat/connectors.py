@@ -153,7 +153,8 @@ def load() -> ConnectorMatrix:
 def parse(text: str, place: str) -> ConnectorMatrix:
     """Parse the text of the table; ``place`` names the file in messages. Pure.
 
-    Raises FlinkishError, with file and place, if it does not fit ``data/connectors.schema.json``.
+    Raises FlinkishError, which names the file and the path in it, if the text does not fit
+    ``data/connectors.schema.json``.
     """
     try:
         document = json.loads(text)

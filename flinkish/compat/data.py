@@ -1,6 +1,6 @@
 """Read the files of the tables strictly, in the form that ``data/schema.json`` describes.
 
-A value that does not fit is refused; the error names its place in the file.
+A value that does not fit is refused; the error names the file and the value's path in it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Node:
             self.fail(f"has unknown keys: {', '.join(unknown)}")
 
     def text(self, pattern: re.Pattern[str] | None = None) -> str:
-        """Return the value, which must be a text, of this form if ``pattern`` is given."""
+        """Return the value, which must be a nonblank text that matches ``pattern``, if given."""
         if not isinstance(self.value, str) or not self.value.strip():
             self.fail("must be a text")
         if pattern is not None and not pattern.fullmatch(self.value):
@@ -126,7 +126,8 @@ def read_text(framework: str) -> str:
 def parse(text: str, place: str, framework: str) -> Matrix:
     """Parse the text of a table for ``framework``; ``place`` names the file in messages. Pure.
 
-    Raises FlinkishError, with the file and the place, if it does not fit ``data/schema.json``.
+    Raises FlinkishError, which names the file and the path in it, if the text does not fit
+    ``data/schema.json``.
     """
     try:
         document = json.loads(text)

@@ -1,8 +1,8 @@
 """Lookup in a table: the verdict for two versions, and for a savepoint to resume. Pure.
 
 A saved query is looked up by what it uses: operators, backends and formats. The offset log pins the
-formats of operators' state. A setting that is not pinned had the value that Spark used then, not
-today's default (:func:`~flinkish.checkpoint.format.pins.pinned`).
+formats of operators' state. A setting that is not pinned has the value that Spark assumes for a log
+without it, not today's default (:func:`~flinkish.checkpoint.format.pins.pinned`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flinkish.compat.model import (
     Version,
 )
 
-#: The backend of a state store provider that is not Spark's: no cell has it.
+#: The backend of a state store provider that is not Spark's; no cell has this backend.
 OTHER_BACKEND = "other"
 
 #: Operator -> the pin of its format version, and the format's name. The default version is 2.
@@ -104,7 +104,7 @@ def _true(pins: Mapping[str, str], key: str) -> bool:
 
 #: The kind of an operator whose kind is not recorded (Spark 3.5 writes no operator metadata).
 UNKNOWN_OPERATOR = "unknown"
-#: Formats of a whole query: the cell of one operator and backend holds for all of them.
+#: Formats of a whole query; the cell of one operator and backend holds for every other.
 QUERY_FORMATS = frozenset({"offset-log-v2"})
 
 _GOOD = (CompatVerdict.OK, CompatVerdict.OK_WITH_LIMITATIONS)
@@ -112,7 +112,7 @@ _GOOD = (CompatVerdict.OK, CompatVerdict.OK_WITH_LIMITATIONS)
 
 @dataclass(frozen=True)
 class Use:
-    """One operator of a saved query, and its formats that are not the default."""
+    """One operator of a saved query, its backend, and its formats that are not the default."""
 
     operator: str
     backend: str
@@ -174,9 +174,10 @@ def worst(verdicts: Iterable[CompatVerdict]) -> CompatVerdict:
 def compare_versions(matrix: Matrix, created: Version, resumed: Version) -> VersionComparison:
     """Compare two versions: savepoints of ``created`` resumed with ``resumed``.
 
-    The verdict is that of savepoints in default formats. It is ``ok-with-limitations`` where
-    operators have different verdicts, or where only formats that are not the default have a worse
-    one; the cells say which. A pair without cells is ``ok`` within one line, else ``unknown``.
+    The verdict is that of savepoints in default formats. It is ``ok-with-limitations`` where only
+    some operators can be resumed, or where only formats that are not the default have a worse
+    verdict; the cells say which. A pair without cells in default formats is ``ok`` within one line,
+    else ``unknown``.
     """
     cells = _cells(matrix, created, resumed)
     plain = [cell.verdict for cell in cells if not cell.formats]
@@ -326,7 +327,7 @@ def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) 
 
 
 def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
-    """Return the cells that decide about a use, and those of its formats that have no cell.
+    """Return the cells that decide about a use, and the formats of the use that have none.
 
     The cell of exactly this use decides, if there is one; otherwise the cell in default formats and
     one for each format.
@@ -352,10 +353,11 @@ def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
 
 
 def _of_others(cells: Sequence[Cell], use: Use, formats: frozenset[str]) -> list[Cell]:
-    """Return the worst cell of other operators in this format, if the cell applies to the use.
+    """Return the worst cell of other uses in this format, if the cell applies to this use.
 
-    A format that fails with other operators counts as failing with this operator. If it works with
-    them, that proves nothing, except for the formats of the query as a whole.
+    Other uses have the same backend, or any backend for a format of a whole query. A failure with
+    them counts as a failure with this use. Success with them counts only for formats of a whole
+    query.
     """
     if not formats:
         return []

@@ -44,7 +44,7 @@ class CompatVerdict(str, Enum):
 
 @dataclass(frozen=True)
 class Version:
-    """A version as the user wrote it; ``patch`` is None when only the line was given."""
+    """A version line and a patch number; ``patch`` is None if only the line is known."""
 
     line: str
     patch: int | None = None
@@ -157,8 +157,9 @@ class VersionLine:
 class Evidence(str, Enum):
     """How the table's answer for a release is known: from the release itself, or from others.
 
-    BETWEEN means that an older and a newer release of its line were measured, LINE that other
-    releases of its line were measured.
+    MEASURED means that the release itself was measured, BETWEEN that an older and a newer release
+    of its line were measured, LINE that some release of its line was measured, NONE that no release
+    of its line was measured.
     """
 
     MEASURED = "measured"

@@ -143,8 +143,8 @@ def read_state(
     ------
     NoSuchState
         There is no such operator or state, or several states match.
-    StateFormatError
-        The checkpoint is damaged.
+    EngineError, StateFormatError
+        No batch is committed, or the checkpoint is damaged.
     """
     place = directory(source)
     return spark_frames.read_state(session, place, _operator(place, operator, batch), store, family)
@@ -190,8 +190,8 @@ def write_state(
         The DataFrames do not match these states, or have a null where a state has none.
     LostRows
         The rows written differ from the rows given, for example when keys repeat.
-    NoSuchState, StateFormatError
-        There is no such operator or state, or the source is damaged.
+    NoSuchState, EngineError, StateFormatError
+        There is no such operator or state, no batch is committed, or the source is damaged.
     """
     place, new = directory(source), directory(target)
     return bootstrap_state.write_state(

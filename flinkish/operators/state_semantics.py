@@ -139,7 +139,7 @@ class StateSemantics:
     settings: tuple[Dependence, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for a savepoint; most operators have no serializers or settings."""
+        """Return plain data for a savepoint; serializers and settings are left out if empty."""
         record = asdict(self)
         del record["initial"], record["delay_ms"]
         for name in ("serializers", "settings"):

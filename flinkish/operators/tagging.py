@@ -90,8 +90,9 @@ def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
 
     Raises
     ------
-    InvalidUid
-        The name is not a uid, or (when applied) the DataFrame already has another one.
+    InvalidUid, UsageError
+        The name is not a uid, or (when applied) the DataFrame already has another one; or the
+        object is not a DataFrame.
     """
     checked = check_uid(name)
     location = _caller()
@@ -116,8 +117,9 @@ def uid_hash(operator_id: str) -> Callable[[DataFrameT], DataFrameT]:
 
     Raises
     ------
-    InvalidUid
-        It is not such an id, or (when applied) the DataFrame already has another one.
+    InvalidUid, UsageError
+        It is not such an id, or (when applied) the DataFrame already has another one; or the object
+        is not a DataFrame.
     """
     checked = check_uid_hash(operator_id)
     location = _caller()

@@ -5,7 +5,7 @@ makes a Python object of each value, which takes several times as long.
 
 Avro frames neither rows nor values (specification 1.11, "Binary Encoding"). So each row is walked
 to find where the next one begins, and then the columns are decoded one after another, each from the
-places where the one before it ends. The bytes are untrusted: the walk ends exactly at their end,
+places where the column before it ends. The bytes are untrusted: the walk ends exactly at their end,
 which bounds every place that the columns read, and the columns check what the walk assumes.
 """
 
@@ -126,7 +126,7 @@ def _starts(padded: bytes, size: int, steps: _Steps, count: int) -> Any:
 
 
 def _all_ends(padded: bytes) -> memoryview:
-    """Return for each byte the end of a varint that includes it. The padding ends the last one."""
+    """Return for each byte the end of the varint that includes it; padding ends the last varint."""
     last = np.frombuffer(padded, np.uint8) < 0x80  # the last byte of a varint
     ends = np.flatnonzero(last).astype(np.int32) + 1
     after: memoryview = ends[np.cumsum(last, dtype=np.int32) - last].data

@@ -40,9 +40,9 @@ _EMPTY: Final = pa.scalar(b"", pa.binary())
 def encode_records(parts: list[tuple[DataType, Any]], count: int) -> bytes:
     """Encode rows, each of which has one value of each part.
 
-    ``parts`` are types and Arrow arrays of these types without nulls; elements of arrays of structs
-    may not be null. The rows follow one another as in a block. Raises CannotEncode for a null that
-    the schema does not allow, and for 2 GiB or more.
+    ``parts`` are types and Arrow arrays of these types without nulls; in a part that consists of
+    lists, no element of a list may be null. The rows follow one another as in a block. Raises
+    CannotEncode for a null that the schema does not allow, and for 2 GiB or more.
     """
     present = np.ones(count, bool)
     segments: list[Segment] = []

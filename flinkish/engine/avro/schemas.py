@@ -80,7 +80,7 @@ def as_struct(data_type: DataType) -> Struct | None:
 
 
 def avro_name(name: str) -> str:
-    """Replace all characters that Avro forbids in names by ``_``."""
+    """Replace characters that Avro forbids in names by ``_``; put ``_`` before a leading digit."""
     cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return cleaned if cleaned and not cleaned[0].isdigit() else f"_{cleaned}"
 

@@ -3,7 +3,8 @@
 Each record is ``{key, value}``. The schema in the header is that of
 :func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool that supports the codec reads
 the rows. They are encoded by whole columns (:mod:`flinkish.engine.avro.encoder`), and decoded by
-whole columns too (:mod:`flinkish.engine.avro.decoder`) or, with arrays and maps, by fastavro.
+whole columns too (:mod:`flinkish.engine.avro.decoder`) or, with arrays and maps, by fastavro, or by
+:mod:`flinkish.avro.decoding` if elements of an array may take no bytes.
 :mod:`flinkish.avro.container` writes and reads the container, so that errors have the offset of the
 damaged block, and fastavro does not convert values to Python's types.
 """
@@ -57,13 +58,13 @@ FORMAT: Final = "1"
 FORMAT_KEY: Final = "flinkish.format"
 #: ``true`` in the metadata of files whose values are lists of records.
 LISTS_KEY: Final = "flinkish.lists"
-#: The maximum number of rows in a block, and in a pair of batches that is read.
+#: The maximum number of rows in a block that is written, and in a pair of batches that is read.
 BLOCK_ROWS: Final = 10_000
 #: Approximate bytes of a block's columns; as Python objects they need several times as much.
 BLOCK_BYTES: Final = 4 << 20
 #: The maximum number of rows in a block of a file that is read.
 _MAX_ROWS: Final = 1_000_000
-#: The maximum number of array elements without bytes in a block: 2^40 nulls take six bytes.
+#: The maximum number of array elements without bytes in a block; six bytes can mean 2^40 nulls.
 _MAX_EMPTY: Final = 10_000_000
 _MAX_HEADER: Final = 1 << 26
 #: The maximum number of bytes of a block, compressed or not.
@@ -119,9 +120,9 @@ def write_avro(
 
     Returns the number of rows. ``batches`` are pairs of record batches with equal numbers of rows:
     keys, and values (None if ``value`` is); columns are matched by position. Every Avro tool
-    supports the codec ``deflate``, few ``zstandard``. Names in ``metadata`` that begin with
-    ``avro.`` or ``flinkish.`` are reserved (ValueError). With ``lists`` values are lists of records
-    of ``value``; see :func:`list_column`.
+    supports the codec ``deflate``, few ``zstandard``; other codecs raise ValueError. So do
+    names in ``metadata`` that begin with ``avro.`` or ``flinkish.``, which are reserved. With
+    ``lists``, values are lists of records of ``value``; see :func:`list_column`.
 
     Raises CannotEncode if a batch does not match its schema, has a null where the schema allows
     none, or has rows too large for a block (1 GiB).
@@ -261,7 +262,7 @@ class _Form:
     ``types`` are the types of keys and of values, if there are values: structs, or arrays for lists
     of records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
     wire. ``schema`` is the schema of the block's record, as parsed by fastavro.
-    ``rows`` decodes rows without arrays and maps in place of fastavro; None for others.
+    ``rows`` decodes rows without arrays and maps in place of fastavro; None for other rows.
     ``decode_bounded`` decodes a block in place of fastavro and counts elements that take no bytes;
     None if there are none.
     """

@@ -56,7 +56,7 @@ class Rewritten:
     operators
         The written operators, with their new ordinals.
     pins
-        The settings that the offset log must now pin, where they differ.
+        The settings that the offset log must now pin with other values than before.
     state_ids
         Unique ids for the commit log, by ordinal; None in checkpoint format 1.
     """
@@ -247,7 +247,7 @@ def target_pins(target_state: TargetState, pins: Mapping[str, str]) -> dict[str,
         and target_state.spark < (4, 2)
         and pins.get(PIN_MERGE_OPERATOR) == "2"
     ):
-        new_pins[PIN_MERGE_OPERATOR] = "1"  # the only version that these support
+        new_pins[PIN_MERGE_OPERATOR] = "1"  # the only version before Spark 4.2
     if target_state.compression is not None and target_state.compression not in COMPRESS:
         new_pins[PIN_CODEC] = target_state.compression
     return {key: value for key, value in new_pins.items() if pins.get(key) != value}

@@ -145,7 +145,7 @@ def _sorted(
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows of a family: its id, keys without it, values without delimiters in lists, partitions."""
+    """A family's rows: its id, keys without the id, values, delimiter for lists, new partitions."""
 
     family: int | None
     keys: Binaries
@@ -244,7 +244,8 @@ class _NativeRun:
 class _Local:
     """A local directory for files that go into a directory of the target.
 
-    An error inside the block removes the target's directory; a scratch directory is always removed.
+    An error inside the ``with`` block removes the directory of the target. A scratch directory is
+    always removed.
     """
 
     def __init__(self, target: StateTarget, attempts: str) -> None:
@@ -267,7 +268,7 @@ class _Local:
         return os.path.join(self._path, f"{next(self._numbers)}-{name}")
 
     def placed(self, local: str) -> str:
-        """Put the complete file of a local path into the target; return its path there."""
+        """Put the complete file at a local path into the target; return its path in the target."""
         name = os.path.basename(local)
         path = f"{self._directory}/{name}"
         if self._scratch is not None:

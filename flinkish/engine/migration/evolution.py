@@ -8,7 +8,8 @@ may become a short), and to decimals that may grow. The verdicts are Flink's
 Fields are matched by name. Where a name repeats in a struct, the second is ``name_2`` (see
 :func:`flinkish.engine.avro.schemas.unique_names`). A field's path consists of the names of the
 fields around it and its own name, joined by dots, with ``element``, ``key`` and ``value`` for the
-contents of arrays and maps. A name that contains a dot is put in backquotes, as in Spark's SQL.
+contents of arrays and maps. A name that is empty or contains a dot or a backquote is put in
+backquotes, as in Spark's SQL.
 """
 
 from __future__ import annotations
@@ -167,14 +168,14 @@ def resolve(
         Paths of the reader's binary fields whose values are rewritten, and the picklable function
         that rewrites them.
     check_nulls
-        Allow a nullable field to become one that is not; a null there is then an error when the
-        rows are converted.
+        Allow a nullable field to become one that is not; a null in the field is an error when
+        the rows are converted.
     keys
         The rows are keys: a change that could make two of them equal is incompatible.
     places
         For each of the reader's fields the index of the writer's field that it comes from, None
-        for an added one. The names of these fields then mean nothing, and those of nested fields
-        are compared regardless of case, as in Spark.
+        for an added one. With ``places``, the names of these fields mean nothing, and the names of
+        nested fields are compared regardless of case, as in Spark.
 
     Returns
     -------

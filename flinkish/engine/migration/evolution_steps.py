@@ -92,9 +92,9 @@ class Recode:
 class FieldOrigin:
     """The origin of a field.
 
-    ``path`` is for errors. ``source`` is the index of the writer's field, None for an added field,
-    whose value is ``default``; ``step`` is the conversion. With ``check`` a null is an error: the
-    writer's field is nullable, the reader's is not.
+    ``path`` is for errors, ``target`` the reader's type. ``source`` is the index of the writer's
+    field, None for an added field, whose value is ``default``; ``step`` is the conversion. With
+    ``check`` a null is an error: the writer's field is nullable, the reader's is not.
     """
 
     path: str

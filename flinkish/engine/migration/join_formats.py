@@ -7,9 +7,9 @@ and 2 have a store for each of these four, format 3 has one store with four colu
 1 lacks the last column of a row, which says whether the row was matched.
 
 Format 4 (``SymmetricHashJoinStateManagerV4``) has one store, with two families for each side:
-``keyWithTsToValues``, the rows of a key and a time as a list, and ``tsWithKey``, by time and key, a
-list of equally many empty rows. The time is that of the join key where a join key is the event time
-of either input, otherwise the row's event time. Where neither exists it is a random number below
+``keyWithTsToValues`` has a list of the rows of each key and time, ``tsWithKey`` a list of as many
+empty rows, by time and key. The time is that of the join key where a join key is the event time of
+either input, otherwise the row's event time. Where neither exists the time is a random number below
 1024, and ``tsWithKey`` is empty.
 """
 
@@ -68,8 +68,8 @@ def join_moves(
 ) -> tuple[StoreMigration, ...]:
     """Return the migrations of a join's stores to another format.
 
-    ``stores`` are their migrations within the old format, with the flag that format 1 lacks already
-    handled.
+    ``stores`` are the migrations of the stores within the old format, which already add or drop the
+    flag that format 1 lacks.
 
     Raises CannotMigrate if a format is unknown or not possible in the backend, the state is not of
     the old format, or the times that format 4 needs are unknown.
@@ -160,7 +160,7 @@ def event_time(rows: RowForm, what: str) -> EventTime:
     The schemas say which column of the rows has a watermark, but not whether a join key is an event
     time too. In that case Spark looks up rows only by the time of that key
     (``StreamingSymmetricHashJoinHelper.findJoinKeyOrdinalForWatermark``). A join key that can be an
-    event time must therefore equal the event time of each row: then both times are the same.
+    event time must therefore equal the event time of each row, so that both times are the same.
 
     Raises CannotMigrate if several columns have watermarks, or if a join key can be an event time
     and no column has a watermark.

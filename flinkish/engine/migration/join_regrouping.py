@@ -1,9 +1,9 @@
 """Regroup the rows of joins: lists by key and time become rows by key and index, or back.
 
-All rows of a join key are in one state partition, so a task that reads one can number and collect
-them before they go elsewhere. Rows of format 4 come from RocksDB sorted by key, then by time. Rows
-that are not in the required order go through a sorter on the local disk. Memory is bounded by a
-block of rows and the rows of one key and time.
+All rows of a join key are in one state partition, so the task that reads the partition can number
+and collect the rows before they go to new partitions. Rows of format 4 come from RocksDB sorted by
+key, then by time. Rows that are not in the required order go through a sorter on the local disk.
+Memory is bounded by a block of rows and the rows of one key and time.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def event_times(rows: Sequence[bytes], width: int, time: EventTime, name: str) -
     """Return the event times of buffered rows, as Spark does (``extractEventTimeFn``): 0 for null.
 
     The times are in microseconds since the epoch. ``width`` is the number of columns of the
-    UnsafeRows ``rows``. Raises StateFormatError if a row is too short.
+    UnsafeRows ``rows``. Raises StateFormatError if a row is too short, or its window is outside it.
     """
     assert time.column is not None
     slot = 8 * (-(-width // 64) + time.column)

@@ -136,13 +136,13 @@ class StoreMigration:
 class OperatorMigration:
     """The migration of one operator's state.
 
-    ``operator`` is the old state; the others describe the new one. ``ordinal`` is Spark's operator
-    id, ``backend`` one of ``HDFS``, ``ROCKSDB`` and ``CANONICAL``. With ``unique_ids`` files are
-    named as in checkpoint format 2. Several ``stores`` may have the same target. ``families`` are
-    by target store; stores without families have no entry. ``moved`` is whether rows change their
-    partition or their store. With ``interval_days`` the days of calendar intervals are hashed.
-    ``delimiter`` is the bytes between the records of a list in RocksDB, ``archive`` the version in
-    a RocksDB snapshot's archive.
+    ``operator`` is the old state; the other attributes describe the new one. ``ordinal`` is Spark's
+    operator id, ``backend`` one of ``HDFS``, ``ROCKSDB`` and ``CANONICAL``. With ``unique_ids``
+    files are named as in checkpoint format 2. Several ``stores`` may have the same target.
+    ``families`` are by target store; stores without families have no entry. ``moved`` is whether
+    rows change their partition or their store. With ``interval_days`` the days of calendar
+    intervals are hashed. ``delimiter`` is the bytes between the records of a list in RocksDB,
+    ``archive`` the version in a RocksDB snapshot's archive.
     """
 
     operator: OperatorState

@@ -67,8 +67,8 @@ class FamilyChange:
     maps paths in the new value to those in the old one; ``defaults`` has the values of new columns
     by path. ``places`` has for each column of the new value the index of the old column that it
     comes from, None for a new column; ``places`` is None where names decide. ``key_places`` is the
-    same for the key: rows then get the partition of their new key, because Spark looks them up by
-    it. With ``check_nulls`` a nullable column may become not nullable; a null there is an error.
+    same for the key; with it, rows get the partition of their new key, by which Spark looks them
+    up. With ``check_nulls`` a nullable column may become not nullable; a null there is an error.
     ``recodes`` are picklable functions that make the new bytes of binary columns of the value, by
     path.
     """
@@ -468,8 +468,8 @@ def _has_families(operator: OperatorState, moves: tuple[StoreMigration, ...], na
 def _families(source: StateSource, operator: OperatorState, store: StoreState) -> Families:
     """Return the column families of a store, with the ids in the snapshot of partition 0.
 
-    Families that this snapshot lacks get new ids, as do all those of canonical state, which records
-    no ids.
+    Families that this snapshot lacks get new ids, as do all families of canonical state, which
+    records no ids.
     """
     files = store_files(source, operator, 0, store)
     if operator.backend == CANONICAL:

@@ -64,7 +64,8 @@ def run_moves(
     with the rows and bytes written so far.
 
     Raises StateFormatError if a file of the source is damaged, missing or unknown, LostRows if the
-    rows written differ from those read, and EngineError for anything else.
+    rows written differ from those read, EngineError or CannotWrite if a task refuses something
+    else, and Spark's own error if a task fails for another reason.
     """
     attempts = f"_attempts-{uuid.uuid4()}"
     job = Job(source, target, attempts, tuple(moves), *numbers_of(moves))

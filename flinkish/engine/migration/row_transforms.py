@@ -49,10 +49,11 @@ class BlockTransform:
     """Applies a :class:`.FamilyMigration` to blocks of rows; created once in each task.
 
     ``partitions`` is the new number of partitions; None if all rows keep their partition. ``name``
-    is the file or store of the rows, for errors. With ``lists`` the values are lists; canonical
-    state encodes them as RocksDB does, although its other rows are bare. With ``canonical`` the new
-    state is canonical: the bytes that Spark leaves in a row where a calendar interval is null then
-    become zeros, because columns do not keep them.
+    is the file or store of the rows, for errors. With ``interval_days`` the days of calendar
+    intervals are hashed. With ``lists`` the values are lists; canonical state encodes lists as
+    RocksDB does, although its other rows are bare. With ``canonical`` the new state is canonical,
+    and the bytes that Spark leaves in a row where a calendar interval is null become zeros,
+    because columns do not keep them.
     """
 
     def __init__(

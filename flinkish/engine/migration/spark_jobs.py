@@ -1,7 +1,7 @@
 """The Spark jobs of a rewrite: which tasks there are, and what each one calls.
 
 Where rows keep their partition, a task reads and writes. Where they do not, but keep their order,
-tasks write sorted files, and one task for each new partition gathers those for it
+tasks write sorted files, and one task for each new partition gathers the files for that partition
 (:mod:`.direct_tasks`). Otherwise tasks read, Spark shuffles batches of rows, and one task for each
 new partition writes.
 
@@ -75,6 +75,7 @@ class Job:
     moves: tuple[OperatorMigration, ...]
     #: Number of the first new partition, by (migration's index, new store).
     firsts: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    #: Number of all new partitions that get their rows by a shuffle.
     count: int = 0
 
     def target_of(self, number: int) -> tuple[int, str, int]:

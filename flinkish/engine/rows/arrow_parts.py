@@ -64,7 +64,7 @@ def _plain(array: Any) -> Any:
 
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 16 << 20
-#: Rows that are taken at once: measuring each one's size would cost more than everything else here.
+#: Rows that :func:`in_pieces` takes at once; measuring each row alone would take most of its time.
 #: A row of more than ``MAX_BYTES`` is among the last ``MANY`` of its list.
 _FEW: Final = 16
 MANY: Final = 128

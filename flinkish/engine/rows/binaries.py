@@ -93,7 +93,7 @@ class Binaries(Sequence[bytes]):
         return Binaries(data, starts + count, lengths - count, None)
 
     def prefixed(self, prefix: bytes) -> Binaries:
-        """Return the strings after a prefix; nothing is copied if the buffer has it before each."""
+        """Return the strings with a prefix; nothing is copied if the buffer has it before each."""
         if not prefix or not len(self):
             return self
         if self._rows is not None:

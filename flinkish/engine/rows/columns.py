@@ -2,8 +2,8 @@
 
 The layout is that of Spark's ``UnsafeRow``, ``UnsafeArrayData``, ``UnsafeMapData``,
 ``CalendarInterval`` and ``VariantVal``. A value is in a slot: 8 bytes of a row, or an element of an
-array. A value that does not fit there is elsewhere in its row or array, and the slot has its place
-(relative to the start of the row or array) and its size::
+array. A value that does not fit into its slot follows the slots of its row or array, and the slot
+has the value's place (relative to the start of the row or array) and size::
 
     row    nulls, 8 bytes for each 64 fields | 8 bytes a field | the rest, padded to 8 bytes
     array  int64 n | nulls, 8 bytes for each 64 | n elements of 1, 2, 4 or 8 bytes | the rest
@@ -68,9 +68,9 @@ class Memory:
 class Slots:
     """The places of a column's values; all arrays have one entry for each value.
 
-    ``at`` is the place of the slot; ``base`` the place that the places in slots are relative to
-    (any place inside the row if it is null); ``first`` and ``end`` the bounds of the values that
-    are not in slots; ``null`` whether the value is null.
+    ``at`` is the place of the slot; ``base`` the start of the row or array, which the places in
+    slots are relative to (any place inside the row if the value is null); ``first`` and ``end`` the
+    bounds of the values that are not in slots; ``null`` whether the value is null.
     """
 
     at: Any

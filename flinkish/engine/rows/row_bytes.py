@@ -3,7 +3,7 @@
 :mod:`flinkish.engine.rows.columns` is the reverse.
 
 The layout is that of Spark's ``UnsafeRowWriter`` and ``UnsafeArrayWriter``. A column provides a
-word for the slot of each value and, for values that do not fit there, the bytes after the slots.
+word for the slot of each value and, for values that do not fit into it, the bytes after the slots.
 Arrow joins the parts of all rows.
 
 The slot of a null is zero, with two exceptions in rows (not in arrays): decimals of more than 18

@@ -2,13 +2,13 @@
 
 Rows that :meth:`RowCodec.decode` decodes and :meth:`RowCodec.encode` encodes again are bit for bit
 the rows that ``UnsafeRowWriter`` wrote, including word alignment, zeroed padding, NaNs and negative
-zeros. There is one exception: for a null calendar interval Spark reserves 16 bytes and leaves the
-previous content in them; here they are zeros.
+zeros. There is one exception: for a null calendar interval Spark reserves 16 bytes and leaves their
+previous content; this module writes zeros.
 
 HDFS-backed stores have bare rows. RocksDB has the encodings of
 :mod:`flinkish.engine.rows.encodings` (Spark's ``RocksDBStateEncoder``). Columns that these
-encodings store separately, or in sortable form, are ordinary columns here, in the order of the
-key's schema.
+encodings store separately, or in sortable form, are decoded to ordinary columns, in the order of
+the key's schema.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks of the structure of Spark's UnsafeRows, for many rows at once.
 
 A row (``org.apache.spark.sql.catalyst.expressions.UnsafeRow``, little endian) has a null bit for
-each field (in words of 8 bytes), 8 bytes for each field, and then the values that do not fit there.
-For these values (strings, arrays ...) the 8 bytes are the place in the row (upper half) and the
-size (lower half).
+each field (in words of 8 bytes), 8 bytes for each field, and then the values that do not fit into
+8 bytes. For these values (strings, arrays ...) the 8 bytes are the place in the row (upper half)
+and the size (lower half).
 """
 
 from __future__ import annotations

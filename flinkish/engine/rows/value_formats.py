@@ -8,8 +8,8 @@ timeout is a long in both formats. The schema of format 1 says integer, so Spark
 timeouts only if ``spark.sql.streaming.stateStore.formatValidation.enabled`` is off.
 
 Joins (``SymmetricHashJoinStateManager``): from format 2 on, the last column is a flag that shows
-whether the row was matched. Only joins other than inner joins read it. Spark refuses to run those
-in format 1 since 3.0 (SPARK-26154), so no join of format 1 needs the flag.
+whether the row was matched. Only joins other than inner joins read the flag. Since 3.0, Spark
+refuses to run such joins in format 1 (SPARK-26154), so no join of format 1 needs the flag.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Reshape(enum.Enum):
 def value_struct(schema: Any, encoder: Mapping[str, Any] | None = None) -> Struct:
     """Return the type of the values of a state schema.
 
-    It follows the schema, except for timeouts: Spark writes those of format 1 as longs into a
+    It follows the schema, except for timeouts: Spark writes timeouts of format 1 as longs into a
     column that the schema declares as integer (``StateManagerImplV1``). Spark 3.5 declares it not
     nullable, Spark 4 declares every column nullable.
 

@@ -24,7 +24,7 @@ from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 from flinkish.engine.stores.files import StoreFiles, read_small
 from flinkish.engine.stores.partitioning import key_encoder
 
-#: Maximum characters of a family's name in the name of its file: file names have a lower limit.
+#: Maximum characters of a family's name in its file's name; most file systems allow 255 bytes.
 _MAX_NAME: Final = 150
 _JOIN_LISTS: Final = ("-keyWithTsToValues", "-tsWithKey")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")

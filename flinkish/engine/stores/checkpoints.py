@@ -45,9 +45,9 @@ class StoreState:
     """A store: its column families, and the location of its schema.
 
     ``name`` is ``default`` or one of ``JOIN_STORES``. ``directory`` is relative to a partition's
-    directory: "", or with a slash at its end. A store without column families has one named
-    ``default``. ``schema_path`` is its newest schema file, relative to the operator's directory,
-    and ``schema_version`` that file's format.
+    directory: "", or with a slash at its end. ``families`` of a store without column families has
+    one entry, named ``default``. ``schema_path`` is the store's newest schema file, relative to the
+    operator's directory, and ``schema_version`` that file's format.
     """
 
     name: str
@@ -71,8 +71,8 @@ class OperatorState:
     version
         The version of the state: the number of the batch + 1.
     backend
-        ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. The files show whether state is canonical, not the
-        pinned settings, which keep the backend that the state came from.
+        ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. Whether state is canonical is known from its files,
+        because the pinned settings keep the backend that the state came from.
     partitions
         The number of partitions on disk, which may be less than in Spark's metadata.
     stores

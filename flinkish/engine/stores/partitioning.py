@@ -1,4 +1,4 @@
-"""The partition that a row of state belongs to: the columns that Spark partitions each operator by.
+"""The columns of a state key by which Spark assigns the rows of each operator to partitions.
 
 Spark puts a row into partition ``pmod(Murmur3Hash(grouping key), n)``
 (``StatefulOperatorPartitioning``). Which columns of a state key are the grouping key depends on the

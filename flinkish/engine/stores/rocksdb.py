@@ -101,8 +101,9 @@ def pieces_of(database: Any, most: int = MAX_ROWS) -> Iterator[list[Row]]:
     """Yield all rows of a database in key order, in lists of bounded number and size.
 
     The binding's iteration ends at damage as it does at the end of the rows, so RocksDB's iterator
-    is asked for its status. Raises the binding's errors (see :func:`rocksdb_errors`), and the same
-    for rows above ``MAX_ROW`` and for keys out of order, which RocksDB returns as they are.
+    is asked for its status. Raises the binding's errors (see :func:`rocksdb_errors`), and plain
+    ``Exception``, as the binding does, for keys and values above ``MAX_ROW`` bytes and for keys out
+    of order, which RocksDB returns as they are.
     """
     options: Any = rocksdict.ReadOptions()  # its type hints are not right
     options.set_verify_checksums(True)

@@ -53,7 +53,7 @@ _MAX_PENDING = 32 << 20
 
 @dataclass(frozen=True)
 class RocksDBRows:
-    """An open store: its rows in key order, and the metadata of its snapshot."""
+    """An open store: the database, the files of its version, and the metadata of its snapshot."""
 
     database: Any
     chain: Chain

@@ -108,7 +108,8 @@ def write_pieces(
     It does less work for each row than :func:`write_snapshot`. Each element of ``pieces`` is (the
     family's id, keys, values). The keys begin with that id, which is None in a store without
     families. ``adopt(path, name)`` moves a local file to a place in the store and returns True, or
-    returns False for a file that must be copied by ``create``.
+    returns False for a file that must be copied by ``create``. ``version`` is the version in the
+    archive's metadata.
     """
     return _write(
         lambda directory: _sorted_runs(directory, pieces),

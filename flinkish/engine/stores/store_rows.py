@@ -96,8 +96,8 @@ def open_merged(
     """Open RocksDB stores, and yield their blocks merged in key order, family by family.
 
     There is one iterator for all stores whose column families have the same ids, which is usually
-    all of them. With ``functions`` of :func:`.native.library` a block is valid until the next one.
-    Errors are those of :func:`read_store`, and NativeError.
+    all of them. With ``functions`` of :func:`.native.library` a block is valid until the next one
+    is read. Errors are those of :func:`read_store`, and NativeError.
     """
     if functions is not None:
         with _open_natively(stores, functions) as blocks:
@@ -206,7 +206,7 @@ def _blocks_of(
     pieces: Iterable[list[tuple[bytes, bytes]]], families: Mapping[int, str], name: str
 ) -> Iterator[RowBlock]:
     for piece in pieces:
-        # Keys are in order and begin with their family's id: most pieces have one family.
+        # Keys are in order and begin with their family's id, so most pieces have one family.
         for rows in _by_family(piece) if families else (piece,):
             keys, values = _columns(rows)
             family = DEFAULT_FAMILY

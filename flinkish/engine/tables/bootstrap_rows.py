@@ -73,7 +73,7 @@ class EncodeRows:
         store, family = _way(move, self.table)
         first = move.targets.index(store) * move.partitions
         place = target_families(move, store).index(family.target)
-        # Rows already have the new form; this only assigns their partitions.
+        # Rows already have the new form; the transform only assigns their partitions.
         same = FamilyMigration(
             family.target, family.target, family.after, family.after, family.partition_by
         )

@@ -66,7 +66,7 @@ def write_state(
         Where ``state/<ordinal>`` is created.
     target_state
         Another number of partitions, backend, codec, ordinal or kind of file names; the template's
-        by default. Nothing else can change here.
+        by default. Nothing else can change.
     version
         The state version, the number of its batch + 1; the template's by default. A query whose
         newest committed batch is 0 starts with version 1.
@@ -75,9 +75,9 @@ def write_state(
 
     Raises
     ------
-    CannotMigrate
-        The DataFrames do not match these states, or a state that belongs to another is missing:
-        joins need all of theirs, lists and times to live need their counters.
+    NoSuchState, CannotMigrate
+        There is no state of a given name, the DataFrames do not match these states, or a state that
+        Spark reads with a given one is missing (see :func:`companions`).
     CannotEncode
         A key, a value, a list or a required part of one is null.
     LostRows
@@ -124,7 +124,7 @@ def plan_bootstrap(
         for family in store.families:
             check_hashable(family.key)
     if version is not None and version != template.version:
-        # Its metadata file may be newer than this version: write one under a new number.
+        # The template's metadata may be newer than this version, so write it under another number.
         operator = replace(template, version=version, metadata_path=None)
         move = replace(move, operator=operator)
     return Bootstrap(move, target, f"_attempts-{uuid.uuid4()}")
@@ -145,7 +145,7 @@ def _given(
 
 
 def _check_companions(template: OperatorState, names: Collection[str]) -> None:
-    """Refuse states that were given without others that belong to them."""
+    """Refuse states that were given without all their :func:`companions`."""
     for name in names:
         missing = companions(template, name) - set(names)
         if missing:
@@ -175,7 +175,7 @@ def companions(operator: OperatorState, name: str) -> frozenset[str]:
 
 
 def _check_types(table: StateTable, frame: Any) -> None:
-    """Refuse frames with other names or types: Spark assigns columns of structs by position."""
+    """Refuse frames with other names or types, as Spark assigns columns of structs by position."""
     target_state = spark_schema(table)
     for name in ("key", "value"):
         have = frame.schema[name].dataType.simpleString() if name in frame.columns else "nothing"
@@ -253,7 +253,7 @@ def write_rows(
     Raises
     ------
     NoSuchState, CannotMigrate
-        There is no such state, or its rows are not of its form.
+        There is no such state, or the rows given for it do not fit its types.
     CannotEncode, LostRows
         As for :func:`write_state`.
     """

@@ -73,8 +73,8 @@ class StateTable:
     """One state of an operator, as a table. Picklable.
 
     ``operator``, ``store`` and ``family`` hold its rows. ``state_key`` and ``state_value`` are the
-    types in state; the value's type for lists is that of one element. ``decoders`` are for the
-    columns of bytes that are decoded in the table.
+    types in state; if values are ``lists``, ``state_value`` is the type of one element.
+    ``decoders`` are for the columns of bytes that are decoded in the table.
     """
 
     operator: OperatorState
@@ -137,7 +137,7 @@ def find_table(
 ) -> StateTable:
     """Return a state of an operator.
 
-    Without any name it is the operator's only state besides Spark's own states.
+    If no name is given, this is the operator's only state besides Spark's own states.
 
     ``store`` may also name a family of a store with column families, or, for a join, ``left`` or
     ``right`` for the buffered rows. Raises NoSuchState if there is no such state, or there are
@@ -247,7 +247,7 @@ def read_blocks(
 
 
 def write_table(file: BinaryIO, source: StateSource, table: StateTable, partition: int) -> int:
-    """Write a partition of a state as an Avro object container file; return its rows.
+    """Write a partition of a state as an Avro object container file; return the number of rows.
 
     Any Avro tool reads it; see :mod:`~.state_avro`. Raises StateFormatError if a state file is
     damaged, missing or unsupported; the output is then incomplete.

@@ -86,8 +86,8 @@ def read_state(
 
     Raises
     ------
-    NoSuchState
-        There is no such state.
+    NoSuchState, StateFormatError
+        There is no such state, several states match, or the operator's metadata is damaged.
     """
     return read_table_on(session, source, find_table(operator, store, family))
 

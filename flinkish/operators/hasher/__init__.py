@@ -40,8 +40,8 @@ order in which the graph lists its nodes never change an id. Stateless operators
 removed and reordered without changing the generated id of an operator with state. Giving an
 operator a uid, or changing a uid, changes no other operator's id. Without chains, uids and
 stateless operators v3 equals v2. As in v2, generated ids are positional: adding a source or a
-stateful operator changes those after it; uids avoid that. Generated ids are unique only within one
-graph: two queries each have a first source, with the same generated id.
+stateful operator changes the ids after it; uids avoid that. Generated ids are unique only within
+one graph: two queries each have a first source, with the same generated id.
 
 **User hashes** (``uid_hash``, Flink's ``setUidHash``) replace no id: state is written under the ids
 above; a restore looks up the given hash first.
