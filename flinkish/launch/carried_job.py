@@ -9,8 +9,8 @@ cluster manager:
   directory (which only its owner can read on YARN);
 * standalone: ``spark-submit`` refuses Python programs in cluster mode, so it is submitted as the
   *jar* of Spark's own ``PythonRunner``, which runs a file in the driver's working directory, and
-  that is where the worker puts the jar. The workers must reach it: it is written next to the job's
-  checkpoints, and removed as soon as the driver runs.
+  that is where the worker puts the jar. The workers must reach the file, so it is written next to
+  the job's checkpoints, and removed as soon as the driver runs.
 
 The parameters contain the registry's URL and other secrets, which therefore never appear on a
 command line or in an environment that others see.
@@ -150,7 +150,7 @@ def _write_beside(where: str, data: bytes) -> None:
 def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: str | None) -> bytes:
     """Return the content of the file; see :func:`carried_job`.
 
-    ``origin`` is the location from which the driver must remove it, if any.
+    ``origin`` is the location from which the driver must remove the file, if any.
     """
     import json
 

@@ -1,7 +1,7 @@
 """Child processes that nobody waits for: supervisors, and drivers that have answered.
 
-They may outlive this process. While it lives, it must reap those that end, or they remain zombies:
-a client may be a program that runs for months.
+The children may outlive this process. While this process lives, it must reap the children that end,
+or they remain zombies; a client may be a program that runs for months.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def leave(child: subprocess.Popen[bytes]) -> None:
 
 @atexit.register
 def _let_go() -> None:
-    """Forget those that live on, or Popen would warn that they are still running."""
+    """Forget the children that live on, or Popen would warn that they are still running."""
     with _lock:
         for child in _running:
             if child.poll() is None:

@@ -171,7 +171,7 @@ class DriverProcess:
         self._signal(signal.SIGKILL)
 
     def _pass_signals_on(self) -> None:
-        # Before the driver exists: a signal between its start and its registration here would
+        # Before the driver exists: a signal between its start and the assignment of its group would
         # otherwise end this process and leave the driver running alone.
         signal.signal(signal.SIGALRM, self._enforce)
         signal.signal(signal.SIGTERM, self._terminate)

@@ -71,7 +71,7 @@ class Standing:
 
     @property
     def is_as_restored(self) -> bool:
-        """Whether every query has only the batches that the restore put there."""
+        """Whether every query has only the batches that the restore put into its checkpoint."""
         return all(_is_as_restored(query, self.committed[query.name]) for query in self.queries)
 
 

@@ -40,7 +40,7 @@ class NoticeDocument(TypedDict):
 class Notice:
     """One event of a job.
 
-    ``time``: in seconds since the epoch. ``state``: the job's state after it. ``message``: a
+    ``time``: in seconds since the epoch. ``state``: the job's state after the event. ``message``: a
     sentence.
     """
 

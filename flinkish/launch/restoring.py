@@ -73,8 +73,7 @@ def restore_spec(
     a savepoint.
 
     Raises UsageError if options of a restore are given without a savepoint, or contradict each
-    other. What to do with a sink that has batches needs no savepoint, unless a table is to be
-    rolled back.
+    other. ``sink_ahead`` needs no savepoint, unless a table is to be rolled back.
     """
     path = checkpoints or savepoint or config.get(RECOVERY_PATH)
     if path is None:
@@ -155,7 +154,8 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
 def path_pair(value: str) -> tuple[str, str]:
     """Return the two paths of ``OLD=NEW``; UsageError if it has another form.
 
-    Paths may contain ``=`` (directories ``key=value``): then the ``=`` before a path or URL counts.
+    Paths may contain ``=`` (directories ``key=value``). Of several ``=``, the one before an
+    absolute path or a URL counts.
     """
     places = [i for i, character in enumerate(value) if character == "="]
     if len(places) > 1:

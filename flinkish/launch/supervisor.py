@@ -114,8 +114,9 @@ def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:
     """Wait until a driver on the cluster has ended, after its submission ended.
 
     The submission ends with the application, but it may be killed or lose its connection earlier.
-    Then the driver's heartbeats count. A shutdown of this host does not end the driver: returns
-    False if this process was asked to end meanwhile; the job then continues unsupervised.
+    In that case the driver's heartbeats count. Returns False if this process was asked to end
+    meanwhile, for example at a shutdown of this host, which does not end the driver. The job then
+    continues unsupervised.
     """
     while not driver.end_requested:
         if _persistently(lambda: _has_ended(url, job_id)):

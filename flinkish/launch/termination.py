@@ -137,6 +137,7 @@ def kill_job(
 
     Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
     then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
+    If another launcher started the job, only the driver's process is signaled.
     The cancel request is completed with the stop method ``kill`` once the processes were told to
     end. Requires that :func:`can_kill` is True for the job.
 

@@ -1,9 +1,9 @@
 """The queries of jobs as their drivers report them, and the claims of queries and supervisors.
 
 Only one query at a time may run under a Spark query id, and a file sink has one writer. Before
-Spark starts a query, the query claims both here. It also claims its checkpoint, because a new query
-has no query id yet. A claim needs no release: it holds until its query or its job ends. The job's
-next driver does not inherit claims.
+Spark starts a query, the query claims both in the registry. It also claims its checkpoint, because
+a new query has no query id yet, and its tables, which never conflict. A claim needs no release: it
+holds until its query or its job ends. The job's next driver does not inherit claims.
 
 A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
 savepoint needs; they are written when the query starts.
@@ -291,7 +291,7 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
 
 
 def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
-    """Return the claims whose queries are not known to have ended since; the newest row counts.
+    """Return the claims whose newest row does not show an end of the query since the claim.
 
     ``seen`` and ``since`` are revisions of the job: ``seen`` at the query's last report, ``since``
     at the claim.

@@ -63,10 +63,10 @@ class Database:
         raise NotImplementedError
 
     def serialize(self, transaction: Transaction) -> None:
-        """Wait until no other transaction that called this is open, and keep others out.
+        """Wait until no other transaction that called this method is open, and keep others out.
 
-        Conditions on rows that other transactions may add need this. Later statements of this
-        transaction see what the others have committed.
+        Call it before a condition on rows that other transactions may add. Later statements of
+        this transaction see what the others have committed.
         """
         raise NotImplementedError
 

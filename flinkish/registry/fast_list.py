@@ -56,9 +56,9 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     """Return the file of the SQLite registry if only defaults and one variable determine it.
 
     The result is None when a configuration file exists, when any other ``FLINKISH_*`` variable may
-    matter (an invalid one must be reported), or when the variable does not name an existing file by
-    its absolute path. The default file may be absent: the first ``run`` creates it. Raises OSError
-    if it is unknown whether the file exists.
+    matter (an invalid one must be reported), when ``HOME`` is not an absolute path, or when the
+    variable does not name an existing file by its absolute path. The default file may be absent:
+    the first ``run`` creates it. Raises OSError if it is unknown whether the file exists.
     """
     named = None
     for variable in environ:
@@ -102,8 +102,7 @@ def read_jobs(
 
     The result has the rows for ``cli.output.jobs_text.list_document``, and the name and id of each
     failed job that is not acknowledged. ``path`` is absolute; if there is no file, the registry is
-    empty.
-    The filters are those of :class:`flinkish.cli.commands.list.ListOptions`.
+    empty. The filters are those of :class:`flinkish.cli.commands.list.ListOptions`.
     """
     if is_absent(path):
         return [], []

@@ -2,8 +2,8 @@
 
 It is the control plane. A client inserts a request; the agent in the job's driver claims it, does
 the work and writes the result back. Client and agent never talk directly. Every change is one
-short transaction that first locks the row of its job (by incrementing its ``revision``), so what a
-caller reads inside the transaction stays true until it commits, on SQLite and on PostgreSQL.
+short transaction. If a change depends on a job, it first locks the job's row (by incrementing its
+``revision``), so what it reads stays true until it commits, on SQLite and on PostgreSQL.
 
 Times are seconds since the epoch by the registry's clock (:meth:`Registry.now`): the server's
 with PostgreSQL, the machine's with SQLite.
@@ -35,7 +35,7 @@ class SavepointTable(JobTable):
     """The savepoints of a database; a base of :class:`Registry`."""
 
     def add_savepoint(self, record: SavepointSummary) -> None:
-        """Register a savepoint, or update the record of the one at that path."""
+        """Register a savepoint, or update the record of the savepoint at the same path."""
         values = savepoint_values(record)
         columns = list(values)
         news = ", ".join(f"{c} = excluded.{c}" for c in columns if c != "path")
@@ -80,7 +80,7 @@ class SavepointTable(JobTable):
         return last
 
     def mark_disposed(self, path: str, when: float | None = None) -> bool:
-        """Record that the savepoint at ``path`` is gone, and return whether one was known there."""
+        """Record that the savepoint at ``path`` is gone; return False if none was recorded."""
         changed = self._database.write(
             lambda tx: tx.execute(
                 "UPDATE flinkish_savepoints SET disposed = :at "

@@ -202,10 +202,10 @@ class JobTable(Purging):
         ``seen``, FAILING or in a final state. ``supervisor`` is the job's own supervisor, if it
         restarts the driver.
 
-        Raises WrongState if the job has changed since (another process has started it, for
-        instance) or was purged, NameTaken if the job had ended and another unfinished job has its
-        name, and Superseded if another job has resumed from its state. Without ``supervisor``,
-        raises Locked if an unfinished upgrade holds the job or its name.
+        Raises WrongState if the job has changed since (for instance, was started) or was purged,
+        NameTaken if the job had ended and another unfinished job has the name that a user gave it,
+        and Superseded if another job has resumed from its state. Without ``supervisor``, raises
+        Locked if an unfinished upgrade holds the job or its name.
         """
 
         def work(tx: Transaction) -> JobRecord:

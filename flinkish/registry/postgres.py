@@ -1,8 +1,8 @@
 """PostgreSQL as the registry's database, for jobs whose drivers run on several hosts.
 
 Imported only for a ``postgresql://`` URL, because its client (psycopg 3) is an optional dependency
-and slow to import. Transactions are READ COMMITTED: each write locks the row of its job first, and
-every later statement of the transaction sees what was committed before the lock was granted.
+and slow to import. Transactions are READ COMMITTED. One that depends on a job locks the job's row
+first, and its later statements see what was committed before the lock was granted.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PostgresDatabase(Database):
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._inherited: list[psycopg.Connection[tuple[Any, ...]] | None] = []
         self._ahead = 0.0  # the server's clock minus this host's, seconds
-        self._clock = 0.0  # this host's clock when that was measured: see _clock_setting
+        self._clock = 0.0  # _clock_setting() when _ahead was measured
         self._translated: dict[str, str] = {}
         try:
             self._prepare(create)

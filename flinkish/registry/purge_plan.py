@@ -6,10 +6,10 @@ acknowledged, a savepoint of it is being written), or if its checkpoint is neede
 stays, or by a savepoint inside it. Savepoints share no files with checkpoints.
 
 The record alone stays, without the files, while a savepoint, or a job that stays, is at an earlier
-batch of one of its queries. Sinks remember query ids and batch numbers, so a restore from there
+batch of one of its queries. Sinks remember query ids and batch numbers, so a restore of that batch
 must know that later batches were already written (``flinkish.restore.plan.query_id``). The record
 also stays while the program's own ``checkpointLocation`` is at an earlier batch, because a restored
-job has left that checkpoint behind: a plain start would continue there.
+job has left that checkpoint behind, and a plain start would continue in it.
 """
 
 from __future__ import annotations

@@ -63,11 +63,11 @@ class Purging(Claims):
         return runs_by_job
 
     def begin_purge(self, seen: JobRecord, batches: Mapping[str, int]) -> JobRecord:
-        """Mark an ended job, whose files are about to be removed; return it.
+        """Mark an ended job whose files are about to be removed, and acknowledge its failure.
 
-        ``seen`` is the job as planned. ``batches`` are the newest batches by query id: the registry
-        knows only the batches of the last heartbeat, and the checkpoints will be gone. Raises
-        WrongState if the job was restarted since, JobNotFound if another purge has removed it.
+        Returns the job. ``seen`` is the job as planned. ``batches`` are the newest batches by query
+        id: the registry knows only those of the last heartbeat, and the checkpoints will be gone.
+        Raises WrongState if the job was restarted since, JobNotFound if another purge removed it.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -94,7 +94,7 @@ class Purging(Claims):
         return self._database.write(work)
 
     def forget(self, job_id: str) -> None:
-        """Remove a marked job with its states, queries and requests, and its disposed savepoints.
+        """Remove a marked job with its states, queries, claims, requests and disposed savepoints.
 
         Raises WrongState if the job is not marked (:meth:`begin_purge`).
         """

@@ -222,7 +222,7 @@ class Mailbox:
         return request_of(rows[0])
 
     def requests(self, job_id: str, *, finished_since: float | None = None) -> list[Request]:
-        """Return a job's requests, oldest first; with ``finished_since``, those finished since."""
+        """Return a job's requests, oldest first, optionally only those finished since a time."""
         lately = "" if finished_since is None else "AND finished >= :since "
         rows = self._read(
             f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests "

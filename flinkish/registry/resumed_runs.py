@@ -66,8 +66,8 @@ def newest_run(
 ) -> JobRecord | None:
     """Return the run from which a job would resume: the newest that has ended and committed.
 
-    ``runs`` are the runs of the name that count. ``has_committed`` returns whether any query of a
-    run has committed a batch.
+    ``runs`` are the runs to choose from, all of one name. ``has_committed`` returns whether any
+    query of a run has committed a batch.
     """
     return next((job for job in newest_first(runs) if has_committed(job)), None)
 

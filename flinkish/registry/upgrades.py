@@ -176,7 +176,7 @@ class UpgradeRecords(Purging):
         return _upgrade_of(rows[0])
 
     def upgrades_of(self, job_id: str) -> list[Upgrade]:
-        """Return the upgrades that a job was part of, as the old or the new job, oldest first."""
+        """Return the upgrades that a job was part of in any role, oldest first."""
         rows = self._read(
             f"SELECT {_COLUMNS} FROM flinkish_upgrades "
             "WHERE :id IN (job_id, new_job_id, old_again_id) ORDER BY created, upgrade_id",

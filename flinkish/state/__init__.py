@@ -7,7 +7,7 @@ serializer, after migration, or incompatible.
 - :class:`~flinkish.state.descriptors.ValueStateDescriptor`, ``ListStateDescriptor`` and
   ``MapStateDescriptor`` declare state.
 - :func:`~flinkish.state.group_state.apply_in_pandas_with_state` and
-  :func:`~flinkish.state.processors.transform_with_state` call the user's function with it.
+  :func:`~flinkish.state.processors.transform_with_state` pass it to the user's function.
 - :func:`~flinkish.state.builtin.records.serializer_of` gives the serializer of a type: dataclasses
   and NamedTuples (:func:`~flinkish.state.builtin.record_types.state_type` gives former names),
   lists, maps, tuples, optional values, primitives, NumPy scalars.

@@ -66,7 +66,7 @@ class PlainType:
     """How the bytes of one serializer become plain data. Picklable.
 
     ``json`` is Spark's type, as JSON data. ``read`` returns the value of bytes in the form that
-    ``pyarrow.array`` accepts for it.
+    ``pyarrow.array`` accepts for that type.
     """
 
     json: Any
@@ -98,8 +98,8 @@ class PlainState:
 def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainState | None:
     """Return how the values of a state become plain data; None if only its program can read it.
 
-    ``snapshots`` has one per generation, the oldest first. If their types differ, all values
-    become JSON texts. Raises Corrupt if a snapshot is damaged.
+    ``snapshots`` has one per generation, the oldest first. If the types of generations
+    differ, all values become JSON texts. Raises Corrupt if a snapshot is damaged.
     """
     types = [plain_type(each, place) for each in snapshots]
     plain = [each for each in types if each is not None]

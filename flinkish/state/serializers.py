@@ -8,7 +8,7 @@ of the serializer that wrote them. At a restore the snapshot judges the program'
 * with a reconfigured serializer: the same, if the serializer of the verdict is used;
 * after migration: the old bytes are read by :meth:`TypeSerializerSnapshot.reader_for` and written
   again by the new serializer;
-* incompatible: neither; the reasons say why, field by field.
+* incompatible: the new serializer cannot take over the bytes; the reasons say why, by field.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Storage: read and write files on any storage. Other packages access storage through this one.
 
 All functions take *locations* (see :mod:`flinkish.storage.locations`): absolute local paths or
-URLs. A missing file raises ``FileNotFoundError``, which callers interpret; every other failure
-raises :class:`~flinkish.errors.StorageError`. Libraries for remote storage are imported when the
-first remote location is used.
+URLs. A missing file raises ``FileNotFoundError``, and a replaced one :class:`Replaced`, which
+callers interpret. Every other failure raises :class:`~flinkish.errors.StorageError`, or Corrupt if
+a name or a file is not what it must be. Libraries for remote storage are imported when the first
+remote location is used.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def walk_files(
 def has_sizes(location: str, sizes: Mapping[str, int]) -> bool:
     """Return whether a cheap request finds files of these names and sizes (bytes) in a directory.
 
-    False may only mean that there is no cheap request: then call :func:`list_directory`.
+    False may only mean that there is no cheap request, so the caller must list the directory.
     """
     return not is_local(location) and _store(location).has_sizes(location, sizes)
 
@@ -242,7 +243,7 @@ def make_directory(location: str) -> None:
 def make_new_directory(location: str) -> None:
     """Create a directory that must not exist yet.
 
-    On remote storage this is not checked: the random part of the name makes it new.
+    On remote storage this is not checked: the random part of its name makes the directory new.
     """
     if is_local(location):
         local.make_new_directory(location)

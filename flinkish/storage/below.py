@@ -58,7 +58,7 @@ class LocalRoot:
     """A local directory, below which files are reached without following links.
 
     The descriptors of the directories traversed last stay open, because names arrive grouped by
-    directory. A context manager.
+    directory. The object is a context manager.
     """
 
     def __init__(self, root: str) -> None:

@@ -18,7 +18,8 @@ _connections = _DEFAULT
 def set_connections(number: int) -> None:
     """Set how many requests to remote stores may be in flight at once in this process.
 
-    Applies to stores opened after the call (``execution.savepoint.transfers``).
+    The number is the option ``execution.savepoint.transfers``. A store that is already open keeps
+    the number of connections that it was opened with.
     """
     global _connections
     _connections = max(1, number)

@@ -241,5 +241,5 @@ def _is_there(directory: int, entry: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        pass  # unknown, so it must count
+        pass  # unknown, so the entry counts as present
     return True

@@ -85,7 +85,7 @@ def refused(verb: str, location: str) -> Iterator[None]:
 
 
 class ReadFile:
-    """An open file of which errors of reading are converted: they are those of ``location``."""
+    """An open file; an error while it is read becomes a StorageError about ``location``."""
 
     def __init__(self, file: Any, location: str) -> None:
         self._file = file

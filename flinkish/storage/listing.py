@@ -16,7 +16,7 @@ from flinkish.storage.errors import storage_error
 class FileEntry(Protocol):
     """A listed file. Facts that need another request (a local ``stat``) are fetched only on use.
 
-    All methods raise FileNotFoundError if the file no longer exists.
+    The methods of a local entry raise FileNotFoundError if the file no longer exists.
     """
 
     def size(self) -> int:
@@ -29,7 +29,7 @@ class FileEntry(Protocol):
         """
 
     def stamp(self) -> str:
-        """Return a string that changes when the file is replaced: an ETag, or inode and time."""
+        """Return a string that changes when the file is replaced: ETag, inode-time or time-size."""
 
 
 @dataclass(frozen=True)

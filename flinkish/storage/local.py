@@ -90,7 +90,7 @@ def list_directory(path: str) -> Listing:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory or a link to one; a circular link is not."""
+    """Return whether an entry is a directory or a link to one; False if it cannot be followed."""
     try:
         return entry.is_dir()
     except OSError as error:

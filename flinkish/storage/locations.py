@@ -1,8 +1,9 @@
 """Locations: how files and directories are addressed, and the normal form that flinkish keeps.
 
 A *location* is a string: an absolute local path (``/a/b``), or ``scheme://authority/path`` without
-a trailing slash. Hadoop's schemes ``s3a://`` and ``s3n://`` are converted to ``s3://``, so each
-location has one name in the registry and in messages; :func:`for_spark` converts it back.
+a trailing slash. Hadoop's schemes ``s3a://`` and ``s3n://`` are converted to ``s3://``, and
+``gcs://`` to ``gs://``, so each location has one name in the registry and in messages.
+:func:`for_spark` returns ``s3a://`` again.
 """
 
 from __future__ import annotations

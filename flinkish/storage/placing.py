@@ -55,7 +55,7 @@ def place(
     """Place a file at ``target`` by the cheapest available method; replace an existing target.
 
     With ``link``, a local file is linked if the file system permits (:func:`.local.place`);
-    otherwise it is copied. Within one remote store the store copies. In all other cases the bytes
+    otherwise it is copied. S3 itself copies within one store. In all other cases the bytes
     pass through this process. ``stamp`` and ``size`` are from the source's listing; without a stamp
     any content is accepted; the size saves a request. ``hasher`` gets the bytes that pass through
     this process (default: SHA-256). Raises FileNotFoundError if the source no longer exists,

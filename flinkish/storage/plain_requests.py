@@ -8,7 +8,7 @@ authority:
   that request has an unusual header (encryption, a payer ...), signature or identity, all requests
   of that kind remain with botocore.
 * a request that fails through obstore is repeated by botocore, which follows redirects and reports
-  errors. If it succeeds there, obstore is no longer used for that kind.
+  errors. If the repetition succeeds, obstore is no longer used for that kind.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ class RemoteStore:
         self._s3 = s3.S3Calls(fs) if scheme == "s3" else None
         self.flat = scheme in _FLAT
         self._overwrites = scheme in {"hdfs", "viewfs"}
-        #: hdfs-native streams on its own; other libraries read ahead in blocks.
+        #: hdfs-native streams on its own, memory has no blocks; others read ahead in blocks.
         self._streams = scheme in {"hdfs", "memory"}
-        #: These remove a tree by one request; for others fsspec would expand patterns in the name.
+        #: These stores remove a tree by one request; in others fsspec would expand patterns.
         self._recursive = scheme in {"hdfs", "viewfs", "webhdfs"}
 
     def _open(self, location: str, mode: str, size: int) -> Any:
@@ -316,7 +316,8 @@ class RemoteStore:
                     self._fs.pipe_file(self._path(target), data)
                 return len(data)
             part = max(_PART, size // _PARTS)
-            # To buffer, split, sign and send a part takes many times its size (measured).
+            # To buffer, split, sign and send a part takes many times its size in memory
+            # (measured).
             with _room.taken(10 * part), self._new_file(target, part) as writer:
                 while block := reader.read(_BLOCK):
                     hasher.update(block)
@@ -461,7 +462,7 @@ class RemoteStore:
         return there is not None and sizes.items() <= there.items()
 
     def all_names(self, location: str) -> list[str] | None:
-        """Return all names in a directory, also hidden ones; None if there is no such directory."""
+        """Return all names in a directory, also hidden ones; None on flat stores or without one."""
         if self.flat:
             return None
         with refused("list", location):

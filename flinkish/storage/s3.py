@@ -1,4 +1,4 @@
-"""S3 requests that fsspec's interface does not offer: copies within the store, bulk deletion.
+"""S3 requests that fsspec lacks, or makes slowly: copies within S3, bulk deletion, puts, reads.
 
 A copy requests a SHA-256 of the copied content from the store. If the store returns none (older or
 other implementations), the ETag is used where it is the MD5 of the content: for an object that was
@@ -158,7 +158,7 @@ class S3Calls:
     def delete(self, paths: list[str]) -> None:
         """Delete up to :data:`DELETE_BATCH` objects of one bucket, given as ``bucket/key``.
 
-        Raises OSError; then some of them may be deleted.
+        Raises OSError, after which some of these objects may be deleted.
         """
         bucket = self._fs.split_path(paths[0])[0]
         # Use names literally: s3fs would parse ``?versionId=`` in a name as an object version.

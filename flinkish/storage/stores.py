@@ -94,8 +94,8 @@ def _hadoop_options() -> dict[str, Any]:
     """Return options for hdfs-native, which treats every option as Hadoop configuration.
 
     By Hadoop's default an absent NameNode is tried 15 times, which takes three minutes. flinkish
-    sets 4 attempts (about 15 seconds), unless ``HADOOP_CONF_DIR`` or ``HADOOP_HOME`` is set: then
-    Hadoop's configuration decides.
+    sets 4 attempts (about 15 seconds), unless ``HADOOP_CONF_DIR`` or ``HADOOP_HOME`` is set, which
+    leaves the number to Hadoop's configuration.
     """
     if any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME")):
         return {}

@@ -75,8 +75,8 @@ class Unreadable:
 class Catalog:
     """The savepoints found: ``savepoints`` sorted newest first, the other fields by path.
 
-    ``unfinished`` are directories named like a savepoint without ``_metadata``: being written, left
-    by a writer or a rewrite that was killed, or disposed of while others use their files.
+    ``unfinished`` are directories without ``_metadata`` that are named like savepoints: being
+    written, left by a killed writer or rewrite, or disposed of while others use their files.
     ``missing`` are requested paths without a savepoint. ``links`` maps the location of a savepoint
     to the names of the links in the same directory that lead to it or to a file of it.
     """
@@ -102,8 +102,9 @@ class Catalog:
 class Unfinished:
     """A directory without ``_metadata``, and its content.
 
-    ``modified`` is when its newest own file was written, in seconds since the epoch, if known.
-    ``users`` are the savepoints that use its files, from its reference lists.
+    ``modified`` is the newest time of the directory and its own files, in seconds since the epoch,
+    or else that of its reference lists; None if unknown. ``users`` are the savepoints that use its
+    files, from its reference lists.
     """
 
     path: str
@@ -151,7 +152,7 @@ def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
 def read_paths(paths: Sequence[str], *, whole: bool = False) -> Catalog:
     """Read the savepoints at ``paths`` (locations), on one storage or several.
 
-    Newest first; those whose times are all in the future come last.
+    The savepoints are sorted newest first; those whose times are all in the future come last.
     """
     entries: list[CatalogEntry] = []
     unreadable: list[Unreadable] = []
@@ -290,7 +291,7 @@ def _or_error(path: str, read: Callable[[], CatalogEntry]) -> CatalogEntry | Fli
 
 def _look(path: str) -> Unfinished:
     if is_link(path):
-        # Only the link itself is here; its target is outside this directory.
+        # Only the link itself is examined; its target is outside this directory.
         try:
             return Unfinished(path, os.lstat(path).st_mtime, (), 1, 0)
         except OSError:
@@ -308,7 +309,7 @@ def _look(path: str) -> Unfinished:
         total += size
         head, _, name = relative.rpartition("/")
         if head == sharing.DIRECTORY:
-            # Other savepoints write these, even long after this one has been disposed of.
+            # Other savepoints write these lists, even long after this one has been disposed of.
             users.append(name)
             newest_list = max(newest_list, written)
         else:

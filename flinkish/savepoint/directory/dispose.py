@@ -32,8 +32,8 @@ UNKNOWN_HINT = (
 class Disposed:
     """The result of :func:`dispose`.
 
-    ``removed`` files were removed, with ``_metadata`` and with files of disposed savepoints that
-    only it used; ``missing`` files of its own did not exist. ``bytes`` is the size of the removed
+    ``removed`` files were removed, including ``_metadata`` and files of disposed savepoints that
+    only this one used; ``missing`` files of its own did not exist. ``bytes`` is the size of removed
     data files (hard links elsewhere keep them on the disk). ``foreign`` are relative paths of files
     that are not the savepoint's own and stay. ``kept`` files stay because the savepoints ``users``
     use them; disposing of the last of these savepoints removes the files.
@@ -305,7 +305,7 @@ class _Files:
             self._db.executemany("INSERT OR REPLACE INTO own VALUES (?, ?, 0, 0)", some)
 
     def close(self) -> None:
-        """Close the database, which removes the table."""
+        """Close the database, which removes the tables."""
         self._db.close()
 
     def mark_used(self, paths: Iterable[str]) -> None:

@@ -52,8 +52,8 @@ _WORDS = {
 class LeaseRecord:
     """A lease as stored; times are in seconds since the epoch.
 
-    ``lease_id`` is the name of its file. ``path`` is the savepoint that is being written under it,
-    or the directory of a rewrite.
+    ``lease_id`` is the name of its file. ``path`` is the savepoint that is being written under the
+    lease, or the directory of a rewrite.
     """
 
     lease_id: str
@@ -143,7 +143,7 @@ def look_at_lease(
         if storage.is_local(target) and os.path.islink(storage.join(target, directory, name)):
             return FoundLease(name, modified, None, "it is not a regular file")
         return None
-    except OSError as error:  # such as of a directory that may be listed, but not entered
+    except OSError as error:  # e.g. the directory may be listed, but not entered
         place = storage.join(target, directory, name)
         raise storage.storage_error("read", place, error) from error
     except Corrupt as error:

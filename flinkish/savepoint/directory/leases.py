@@ -106,7 +106,8 @@ class Lease:
         """Take a lease of the directory ``target``, which must exist.
 
         ``owner`` is ``user@host``; ``path`` is the savepoint being written, or the directory of a
-        rewrite. Raises Locked if another process holds a lease that excludes it.
+        rewrite. Raises Locked if another process holds a lease that excludes this one, UnsafePath
+        if the directory of leases is a link, and StorageError.
         """
         target = storage.locate(target)
         now = time.time()

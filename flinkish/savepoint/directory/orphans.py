@@ -1,9 +1,9 @@
 """Remains of killed processes in directories other than the one they were writing.
 
 A savepoint that shares files writes lists into the directories that hold them (``_refs/<its
-name>``) before it is complete. If it is killed then, its lists stay in complete savepoints. A
-disposal that is killed leaves unused files next to files that others use. Both would stay as long
-as the savepoints around them, possibly forever.
+name>``) before it is complete. If its writer is killed, these lists stay in complete savepoints. A
+disposal that is killed leaves unused files next to files that others use. Such lists and files
+would stay as long as the savepoints around them, possibly forever.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def read_lists(directory: str, catalog: Catalog) -> Lists:
     """Read the lists of incomplete savepoints, with one listing per directory.
 
     A directory is skipped if a savepoint uses its files without a list there: that savepoint has
-    been renamed, and the list with its old name keeps its files. The savepoints of ``catalog`` must
-    be opened.
+    been renamed, and the list under its old name keeps the files that it uses. The savepoints of
+    ``catalog`` must be opened.
     """
     complete = complete_names(catalog)
     places = [

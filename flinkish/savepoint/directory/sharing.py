@@ -6,12 +6,12 @@ The user of a file records this in the holder's directory, in the reference list
 which is written before the user is complete. Disposing of the holder then knows which files to
 keep, and disposing of the last user removes the rest.
 
-The order matters, because two hosts may run this at once. A user writes its list, then checks that
-the holder is still whole. A disposal removes the holder's ``_metadata`` first, then reads the
-lists. At least one of the two sees the other. A new user may also take over files that an earlier
-user has in a holder which was disposed of before. The new user then writes its list in the holder
-and checks that the earlier user is still whole. A disposal of the earlier user removes that user's
-``_metadata`` first, then reads the holder's lists.
+The order matters, because two hosts may take and dispose of savepoints at once. A user writes its
+list, then checks that the holder is still whole. A disposal removes the holder's ``_metadata``
+first, then reads the lists. At least one of the two sees the other. A new user may also take over
+files that an earlier user has in a holder which was disposed of before. The new user then writes
+its list in the holder and checks that the earlier user is still whole. A disposal of the earlier
+user removes that user's ``_metadata`` first, then reads the holder's lists.
 """
 
 from __future__ import annotations

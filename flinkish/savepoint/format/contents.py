@@ -70,7 +70,7 @@ class QueryRecord(CommittedBatch):
     run_id: str | None = None
     source: Any = None
     sink: Any = None
-    #: The checkpoint it was taken from (for information only; never read back).
+    #: The checkpoint that the query was saved from, for information only.
     checkpoint: str | None = None
     operators: tuple[OperatorRecord, ...] = ()
     files: int = 0

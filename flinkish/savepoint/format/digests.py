@@ -10,8 +10,8 @@ The prefix names the form:
 - ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
   reported no better digest.
 
-A path, a size and a digest take some 300 bytes as Python objects. Here a directory's files are one
-compressed text, which is also what Spark's workers get.
+A path, a size and a digest take some 300 bytes as Python objects. A :class:`FileTable` therefore
+keeps a directory's files as compressed texts, and Spark's workers get it in this form.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class _HashingFile:
 class MetadataWriter:
     """Writes ``_metadata`` of a savepoint under a temporary name; :meth:`commit` puts it in place.
 
-    Write header and queries first, then any number of files, then commit. A context manager:
-    without a commit, leaving it removes the temporary file.
+    Write header and queries first, then any number of files, then commit. The writer is a context
+    manager, which removes the temporary file if there was no commit.
     """
 
     def __init__(
@@ -208,8 +208,8 @@ class Metadata:
     def __init__(self, path: str) -> None:
         """Read and check the whole file (file records are hashed, not decoded).
 
-        Raises SavepointNotFound, Corrupt, and UnsupportedFormat if the file has a newer format
-        version or requires an unknown feature.
+        Raises SavepointNotFound, Corrupt, StorageError, and UnsupportedFormat if the file has a
+        newer format version or requires an unknown feature.
         """
         self.path = path
         self.header: Header
@@ -256,8 +256,8 @@ class Metadata:
     def peek(path: str) -> tuple[Header, tuple[QueryRecord, ...]]:
         """Read header and queries of the ``_metadata`` at ``path`` from the start of the file.
 
-        Cheap for a savepoint with many files, whose records are neither read nor checked: use it
-        for lists, not for restores. Raises the same errors as opening the file.
+        This is cheap even for a savepoint with many files, because their records are neither read
+        nor checked. Use it for lists, not for restores. Raises the errors of opening the file.
         """
         metadata = Metadata.__new__(Metadata)
         metadata.path = path
@@ -273,12 +273,12 @@ class Metadata:
             except (Damaged, DamagedAvro):
                 if blocks.whole:
                     raise
-        # Header and queries are longer than usual, or the file is damaged: then opening it raises.
+        # Header and queries are longer than usual, or the file is damaged and cannot be opened.
         whole = Metadata(path)
         return whole.header, whole.queries
 
     def iter_files(self) -> Iterator[FileRecord]:
-        """Yield file records in the order written; raise Corrupt for a path outside the query."""
+        """Yield file records in the order written; raise Corrupt for damage or paths to outside."""
         with _Blocks(self) as blocks:
             for block in blocks:
                 if blocks.kind_of(block) != "File":
@@ -457,14 +457,14 @@ def _check_schema(text: bytes) -> None:
         raise Damaged("its schema is not a savepoint's")
 
 
-# The savepoints of a directory have one schema, in one or two spellings: parsed once for all.
+# The savepoints of a directory have one schema in one or two spellings; each is parsed once.
 @lru_cache(maxsize=4)
 def _is_ours(text: bytes) -> bool:
     return fingerprint(json.loads(text)) == fingerprint(SCHEMA)
 
 
 def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the required features; raise UnsupportedFormat if they or the version are unknown."""
+    """Return the required features; raise UnsupportedFormat for unknown ones or a newer version."""
     text = header.get(KEY_VERSION, b"").decode("utf-8", "replace")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise Damaged("it is not savepoint metadata (no format version)")

@@ -51,7 +51,7 @@ class OpenSavepoint:
 
     @property
     def seal(self) -> str:
-        """The digest of its metadata, which only copies of the savepoint have in common."""
+        """The digest of its metadata; only a savepoint with the same ``_metadata`` has the same."""
         return self._metadata.seal
 
     def iter_files(self) -> Iterator[FileRecord]:
@@ -78,7 +78,7 @@ class OpenSavepoint:
 
 
 def savepoint_directory(path: str) -> str:
-    """Return the location of the savepoint at ``path``, its directory or its ``_metadata`` file."""
+    """Return the directory of the savepoint whose directory or ``_metadata`` file is ``path``."""
     location = storage.locate(path)
     if storage.base_name(location) != FILE_NAME:
         return location
@@ -129,11 +129,12 @@ def _savepoints_below(directory: str) -> int:
 
 
 def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
-    """Check a savepoint's data files; raise Corrupt with the first bad one and their number.
+    """Check a savepoint's data files; raise Corrupt for bad files, with the first and their number.
 
     ``quick`` checks that every file exists with its size; ``logs`` also compares the digests of
     logs, metadata and schemas, whose bytes decide what is read again and how; ``full`` those of
-    all files. Files that another savepoint holds are checked there.
+    all files. Files that another savepoint holds are checked there. Raises UnsupportedFormat if a
+    digest has an unknown form.
     """
     bad = find_bad_files(savepoint, level)
     first = next(bad, None)
@@ -150,17 +151,20 @@ def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
 
 @dataclass(frozen=True)
 class BadFile:
-    """A file that differs from the metadata; ``path`` is relative to the savepoint."""
+    """A file that differs from the metadata.
+
+    ``path`` is relative to the savepoint; for a file that another savepoint holds, its location.
+    """
 
     path: str
     reason: str
 
 
 def find_bad_files(savepoint: OpenSavepoint, level: str = LOGS) -> Iterator[BadFile]:
-    """Yield all files of a savepoint that differ from their records, in the order of the metadata.
+    """Yield the missing partitions of a savepoint, then the files that differ from their records.
 
-    Each directory is listed once, with concurrent requests on remote storage. Memory is bounded:
-    about ten thousand files are held at a time.
+    About ten thousand files are in memory at a time. For these, each directory is listed once, with
+    concurrent requests on remote storage.
     """
     if level not in {QUICK, LOGS, FULL}:
         raise UsageError(f"unknown level {level!r}", hint="use quick, logs or full")

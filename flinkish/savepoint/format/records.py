@@ -269,7 +269,7 @@ KINDS = tuple(record["name"] for record in SCHEMA)
 
 
 def fingerprint(schema: Any) -> str:
-    """Return the SHA-256 (hex) of a schema's JSON: only what matters for the bytes, keys sorted."""
+    """Return the SHA-256 (hex) of the parts of a schema that decide the bytes, as sorted JSON."""
     text = json.dumps(_bare(schema), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

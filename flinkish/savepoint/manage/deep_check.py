@@ -89,7 +89,7 @@ def deep_check(savepoint: OpenSavepoint, reporter: SavepointReporter) -> DeepChe
 def _noting(bad: list[BadFile], where: str) -> Iterator[None]:
     """Convert errors of damaged content inside the context into a bad file below ``where``.
 
-    All files are whole before this, so no file is missing or truncated by accident.
+    All files were found whole before, so no file is missing or truncated by accident.
     """
     try:
         yield

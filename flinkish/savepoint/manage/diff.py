@@ -1,8 +1,8 @@
 """Comparison of two savepoints: differences in headers, queries, operators and schemas. Pure.
 
-Operators are matched by operator id first, then by uid, then by their ordinal in the query's plan;
-each match says by which. The result is plain data, as ``flinkish savepoint diff --json`` prints it:
-in every pair of values, ``a`` is the first savepoint's and ``b`` the second's.
+Operators are matched by their operator ids first, then by uid, then by their ordinal in the query's
+plan; each match names the property. The result is plain data, as ``flinkish savepoint diff --json``
+prints it: in every pair of values, ``a`` is the first savepoint's and ``b`` the second's.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ next savepoint may be another host's, whose clock is wrong, and a copy keeps the
   future is ignored, and the file's time, by the storage's clock, replaces it
   (:func:`flinkish.savepoint.directory.places.credible_time`).
 * If **numbers and times disagree**, the order is unknown: numbers start again if a checkpoint is
-  rolled back, and clocks can be wrong. So it is if one query is ahead and another behind, as after
-  a rollback of one of them. Then neither savepoint makes the other dispensable, and a rule that
-  counts keeps the savepoints that are among the latest by numbers or by times.
+  rolled back, and clocks can be wrong. The order is also unknown if one query is ahead and another
+  behind, as after a rollback of one of them. In both cases neither savepoint makes the other
+  dispensable, and a rule that counts keeps the savepoints that are among the latest by numbers or
+  by times.
 
 The parents of a savepoint (what its job was restored from) show only which jobs belong together
 (:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and it says nothing about the
@@ -39,14 +40,14 @@ from flinkish.savepoint.directory.places import credible_time
 class Candidate:
     """A savepoint to decide on.
 
-    The policy counts by ``job`` (see :func:`flinkish.savepoint.manage.candidates.job_keys`). Times
+    The policy counts by ``job`` (see :mod:`flinkish.savepoint.manage.candidates`). Times
     are in seconds since the epoch: ``created`` from its metadata; ``written``, when its
     ``_metadata`` was written by the storage's clock, needed only if ``created`` is in the future.
     ``needed`` are reasons to keep it regardless of the policy. ``run`` is the id of the job that
     took it. ``batches`` maps query ids to saved batches. ``taken_here`` is set if this registry
     knows that one of its jobs took it; any other savepoint may be a forgery, and makes no savepoint
-    taken here dispensable. ``has_all`` is set if it has all queries that its job had then, as far
-    as known.
+    taken here dispensable. ``has_all`` is set if it has all queries that its job had when it was
+    taken, as far as known.
     """
 
     path: str
@@ -101,8 +102,8 @@ def replaces(one: Candidate, other: Candidate) -> bool:
     """Return whether ``one``, which is later by the clock, makes ``other`` dispensable.
 
     It does if they are of one job or have a query in common, and ``other`` has no higher batch of a
-    common query. ``one`` must also have every query of ``other``, or all queries of its job: then
-    the program has dropped those that only ``other`` has. Only a savepoint that is ``taken_here``
+    common query. ``one`` must also have every query of ``other``, or all queries of its job (the
+    program has dropped those that only ``other`` has). Only a savepoint that is ``taken_here``
     makes another one that is ``taken_here`` dispensable.
     """
     related = one.run == other.run or not one.batches.keys().isdisjoint(other.batches)

@@ -141,8 +141,8 @@ def prune(
     these paths (those shown to the user). ``owner`` is the user for the lease (``user@host``).
     ``names`` reports every removed file.
 
-    Raises UsageError for an empty policy, Locked if another operation holds the directory, and
-    StorageError.
+    Raises UsageError for an invalid policy or a directory that is itself a savepoint, Locked if
+    another operation holds the directory, and StorageError.
     """
     policy.check()
     location = storage.locate(directory)
@@ -307,7 +307,8 @@ def collect_garbage(
     directories with a name that flinkish gives to savepoints are examined.
 
     ``writing`` has the target directory and job id of every savepoint that a request is writing;
-    the other parameters are those of :func:`prune`. Raises Locked and StorageError.
+    the other parameters are those of :func:`prune`. Raises UsageError if the directory is itself a
+    savepoint, Corrupt if a ``_metadata`` changes meanwhile, Locked and StorageError.
     """
     location = storage.locate(directory)
     clock = time.time() if now is None else now

@@ -3,7 +3,7 @@
 Nothing is read or removed here. The rules are restic's (``restic forget``): the newest savepoint of
 each of the last N hours, days or weeks that have one. Hours, days and weeks are those of UTC, so
 that hosts in different time zones agree. Savepoints are counted per job, so that several jobs in
-one directory do not displace each other's savepoints, and ordered by more than one clock
+one directory do not displace each other's savepoints, and ordered by batches and by times
 (:mod:`flinkish.savepoint.manage.generations`). The newest savepoint of a job always stays.
 """
 
@@ -87,7 +87,7 @@ def plan(savepoints: Sequence[Candidate], policy: Policy, now: float) -> tuple[D
     """Decide on every savepoint and return the decisions, newest first by the clock. Pure.
 
     The newest savepoint of each job is always kept. ``now`` is in seconds since the epoch. Raises
-    UsageError for an empty policy.
+    UsageError for an invalid policy.
     """
     policy.check()
     timed = by_clock(savepoints, now)

@@ -40,8 +40,9 @@ def with_rows(
     ``states`` has the rows by ``[QUERY/]UID[/STATE]``, as ``flinkish state show --raw --json``
     shows them. ``directory`` is the parent of the new savepoint's directory.
 
-    Raises UsageError if there is no such operator; Incompatible if there is no such state, or rows
-    are not of its form; Corrupt or UnsupportedFormat if the state cannot be read.
+    Raises UsageError if there is no such operator or a state is given twice; Incompatible if there
+    is no such state, or rows are not of its form; Corrupt or UnsupportedFormat if the state cannot
+    be read.
     """
     chosen: dict[str, dict[int, dict[str, Rows]]] = {}
     for name, rows in states.items():

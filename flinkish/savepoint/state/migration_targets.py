@@ -1,7 +1,7 @@
 """Conversion of a requested migration into the engine's targets.
 
-A dry run and the driver that performs the migration both use the plan made here. Spark is not
-needed.
+A dry run and the driver that performs the migration both use the plan made by this module. Spark is
+not needed.
 """
 
 from __future__ import annotations

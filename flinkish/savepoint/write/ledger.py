@@ -3,8 +3,8 @@
 The new savepoint may share files with one earlier savepoint in the same directory: the newest of
 the job, or else the one that the job was restored from.
 
-A savepoint may have a million files, and its memory must not grow with their number. SQLite keeps
-the tables in its own temporary file (an unnamed database), with a few pages in memory.
+A savepoint may have a million files, and the memory used must not grow with their number. SQLite
+keeps the tables in its own temporary file (an unnamed database), with a few pages in memory.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CREATE TABLE earlier (
 """
 #: Number of rows per statement.
 _ROWS = 2000
-#: RocksDB files that Spark has uploaded are named ``<name>-<uuid>.sst`` (``RocksDBFileManager``):
-#: such a name identifies one content.
+#: RocksDB files that Spark has uploaded are named ``<name>-<uuid>.sst`` or ``.log``
+#: (``RocksDBFileManager``): such a name identifies one content.
 _UNIQUE = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:sst|log)")
 
 
@@ -88,7 +88,7 @@ class Ledger:
             self._db.executemany("INSERT OR IGNORE INTO earlier VALUES (?, ?, ?, ?, ?)", rows)
 
     def forget_earlier(self) -> None:
-        """Stop sharing: forget the earlier savepoint's files, so that all files are taken again."""
+        """Stop sharing: forget the earlier savepoint's files, so that they are taken, too."""
         self._has_earlier = False
         self._db.execute("DELETE FROM earlier")
         self._db.execute("DELETE FROM placed WHERE held IS NOT NULL")
@@ -183,7 +183,7 @@ def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
     """Return the newest complete savepoint of a job directly below ``directory``; None without one.
 
     An unreadable savepoint is skipped: other commands report it, and its files are not shared. A
-    link is skipped, too: users of a savepoint's files are looked for beside its target.
+    link is skipped, too: the users of a savepoint's files are looked for beside the link's target.
     """
     prefix = f"savepoint-{job_id[:6]}-"
     names = [

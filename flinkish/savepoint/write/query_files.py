@@ -1,9 +1,9 @@
 """The files of a savepoint's queries: put each query's cut in place, and check what is there.
 
 The job keeps running. Spark may therefore trim a file after its cut was read and before it is
-linked or copied. Then that query is taken again at a newer batch: files that still belong to it
+linked or copied. In this case the query is taken again at a newer batch: files of the new cut
 stay, the others are removed. Every file is taken with its listed stamp, so a file that has been
-replaced is detected. When all files are in place, the new directory is read again.
+replaced is detected. When all files are in place, the new directory is checked.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class QueryFiles:
     def take_back_references(self) -> None:
         """Remove the reference lists of this savepoint from other savepoints.
 
-        A list that is damaged or cannot be removed stays, with the files that it may name: it must
-        neither prevent this savepoint nor hide the reason why it failed.
+        A list that is damaged or cannot be removed stays, with the files that it may name. Such a
+        list must neither prevent this savepoint nor hide the reason for its failure.
         """
         for holder in self._referred:
             with suppress(FlinkishError):
@@ -166,8 +166,8 @@ class QueryFiles:
                 trouble = error
                 continue
             except Corrupt as error:
-                # Once, this may be a compaction under way (the new file not yet listed, the old
-                # one gone). Real damage gives the same error twice.
+                # The first error may come from a compaction under way (the new file not yet listed,
+                # the old one gone). Real damage gives the same error twice.
                 if trouble is not None and trouble.message == error.message:
                     raise
                 trouble = error
@@ -184,7 +184,7 @@ class QueryFiles:
         )
 
     def _read_cut(self, query: QuerySource) -> Cut:
-        """Read the query's cut and wait for its first commit; raise the errors of ``read_cut``."""
+        """Wait for the query's first commit and read its cut; raise the errors of ``read_cut``."""
         waiting = False
         while True:
             try:
@@ -310,9 +310,10 @@ class QueryFiles:
     def _verify(self, attempt: _Attempt) -> None:
         """Check that the new directory is complete.
 
-        On a local disk it is read as a checkpoint and must give the same cut. On other storage this
-        would download every archive, and with files held by earlier savepoints the directory is not
-        a complete checkpoint. In these cases sizes are compared, with one listing per directory.
+        On a local disk it is read as a checkpoint and must give the same cut. On other storage such
+        reading would download every archive, and with files held by earlier savepoints the
+        directory is not a complete checkpoint. In these cases sizes are compared, with one listing
+        per directory.
         """
         if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
             try:

@@ -51,8 +51,9 @@ def write_savepoint(
     files with earlier savepoints. Without a ``transferer``, threads of this process copy.
 
     Raises WrongState if there are no queries or a query's files are trimmed faster than they are
-    taken, NoCommittedBatch at the deadline, Corrupt if a checkpoint is damaged, Locked if another
-    process writes a savepoint of this job there or removes files, and StorageError.
+    taken, NoCommittedBatch at the deadline or for a batch that does not exist, Corrupt if a
+    checkpoint is damaged, Locked if another process writes a savepoint of this job there or removes
+    files, and StorageError.
     """
     if not queries:
         raise WrongState(

@@ -52,7 +52,7 @@ from flinkish.state.serializers import (
 #: The field of a record around the value. The record adds no bytes, but fastavro would parse a
 #: schema that is not a record at every use.
 _VALUE: Final = "value"
-#: By how many calls Python's stack may be deeper when a recursive value is read than at its write.
+#: Calls by which Python's stack may be deeper when a recursive value is read than when written.
 _MARGIN: Final = 100
 
 
@@ -316,7 +316,7 @@ def _comes_back(schema: Any, sample: Any) -> bool:
 
 
 def _simple(node: Scalar | Fixed | Enum | Array) -> Any:
-    """Return a simple schema that wrongly accepts the same values of other types as the node."""
+    """Return a simple schema that, like the node, wrongly accepts some values of other types."""
     if isinstance(node, Array):
         return {"type": "array", "items": "int"}
     if isinstance(node, Enum):

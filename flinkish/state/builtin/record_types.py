@@ -93,7 +93,8 @@ def record_fields(cls: type) -> tuple[RecordField, ...]:
 
     Raises UsageError if the class is neither, if it cannot be found by its name, if its type hints
     cannot be read, if the constructor does not take its fields or needs more than them, if two
-    fields have the same alias, or if an alias is given for a field that does not exist.
+    fields have the same alias, if a field's alias is its own name, or if an alias is given for a
+    field that does not exist.
     """
     if not (isinstance(cls, type) and (is_dataclass(cls) or is_named_tuple(cls))):
         raise UsageError(

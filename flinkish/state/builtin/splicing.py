@@ -17,7 +17,7 @@ from flinkish.state.builtin.record_types import is_constant
 from flinkish.state.builtin.records import DataclassSerializer, OldRecordReader
 from flinkish.state.generations import StateFormat
 
-#: A field of so many bytes or more has a size of several bytes, and is left to the serializers.
+#: The size of a field of this many bytes takes several bytes; the serializers rewrite such fields.
 _SHORT = 0x80
 
 
