@@ -26,6 +26,7 @@ _RESTORE = "restore."
 _RESTORE_VARIABLE = "FLINKISH_RESTORE_"
 _NAME_VARIABLE = "FLINKISH_NAME"
 _PARALLELISM = "parallelism.default"
+_ALLOW_NON_RESTORED = "execution.state-recovery.ignore-unclaimed-state"
 
 
 @dataclass(frozen=True)
@@ -64,29 +65,28 @@ def attach_request(
     ``spark`` are the settings of its session. Raises UsageError for options that contradict each
     other, and InvalidConfiguration for wrong values.
     """
-    keys, asked = split_settings(spark)
-    if by_spark := asked.pop("savepoint", None):
-        keys[RECOVERY_PATH] = by_spark
-    asked |= {
+    keys, by_spark = split_settings(spark)
+    name = arguments.name or environ.get(_NAME_VARIABLE) or keys.pop("name", None)
+    keys.pop("name", None)
+    by_environment = {
         variable.removeprefix(_RESTORE_VARIABLE).lower().replace("_", "-"): value
         for variable, value in environ.items()
         if variable.startswith(_RESTORE_VARIABLE) and value
     }
+    by_spark = {k: text for k, text in by_spark.items() if k not in by_environment}
+    keys |= _keys_of(by_spark)
     argument_keys = {canonical(key) for key in arguments.keys}
-    by_environment = asked.pop("savepoint", None)
-    savepoint = arguments.savepoint or (None if RECOVERY_PATH in argument_keys else by_environment)
-    parallelism, text = arguments.parallelism, asked.pop("parallelism", None)
-    if parallelism is None and text is not None and _PARALLELISM not in argument_keys:
-        parallelism = _number(text)
-    options = _merged(arguments.restore, options_from(asked))
-    name = arguments.name or environ.get(_NAME_VARIABLE) or keys.pop("name", None)
-    keys.pop("name", None)
-    own = settings(savepoint, options, parallelism)
-    flags = {**arguments.keys, **{key: value for key, value in own.items() if value is not None}}
+    own = settings(arguments.savepoint, arguments.restore, arguments.parallelism)
+    flags = {
+        **{k: text for k, text in _keys_of(by_environment).items() if k not in argument_keys},
+        **arguments.keys,
+        **{key: value for key, value in own.items() if value is not None},
+    }
     config = Config.load(flags=flags, spark=keys, environ=environ, cwd=cwd)
-    if config.setting(_PARALLELISM).origin == "flag":
-        parallelism = config.integer(_PARALLELISM)
-    spec = restore_spec(savepoint, options, config, parallelism=parallelism)
+    asks = "parallelism" in by_spark or config.setting(_PARALLELISM).origin == "flag"
+    parallelism = config.integer(_PARALLELISM) if asks else None
+    options = _merged(arguments.restore, _options({**by_spark, **by_environment}))
+    spec = restore_spec(arguments.savepoint, options, config, parallelism=parallelism)
     return AttachRequest(config, name or None, spec)
 
 
@@ -140,6 +140,20 @@ def split_settings(spark: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
     }
     restore = {k.removeprefix(_RESTORE): v for k, v in own.items() if k.startswith(_RESTORE)}
     return {k: v for k, v in own.items() if not k.startswith(_RESTORE)}, restore
+
+
+def _options(texts: Mapping[str, str]) -> RestoreOptions:
+    return options_from({k: v for k, v in texts.items() if k not in ("savepoint", "parallelism")})
+
+
+def _keys_of(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a restore that are also settings, by their keys."""
+    options, parallelism = _options(texts), texts.get("parallelism")
+    number = None if parallelism is None else _number(parallelism)
+    keys = settings(texts.get("savepoint") or None, options, number)
+    if "allow-non-restored" in texts:  # false must win over the places that come later
+        keys[_ALLOW_NON_RESTORED] = str(options.allow_non_restored).lower()
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def _merged(first: RestoreOptions, second: RestoreOptions) -> RestoreOptions:

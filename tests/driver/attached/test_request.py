@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,70 @@ def test_the_savepoint_of_the_environment_wins_over_that_of_sparks_settings(
     spark = {"spark.flinkish.restore.savepoint": "/sp/by-spark"}
     asked = attach_request(Arguments(), environ, spark, str(tmp_path))
     assert asked.restore == RestoreSpec(SAVEPOINT, _defaults())
+
+
+_MODE = "execution.state-recovery.claim-mode"
+_IGNORE = "execution.state-recovery.ignore-unclaimed-state"
+
+
+@pytest.mark.parametrize(
+    ("keys", "environ", "spark", "options"),
+    [
+        ({_MODE: "no_claim"}, {"RESTORE_CLAIM_MODE": "claim"}, {}, RestoreOptions()),
+        ({_MODE: "no_claim"}, {}, {"restore.claim-mode": "claim"}, RestoreOptions()),
+        (
+            {},
+            {"EXECUTION_STATE_RECOVERY_CLAIM_MODE": "no_claim"},
+            {"restore.claim-mode": "claim"},
+            RestoreOptions(),
+        ),
+        ({_IGNORE: "false"}, {"RESTORE_ALLOW_NON_RESTORED": "true"}, {}, RestoreOptions()),
+        (
+            {},
+            {"RESTORE_ALLOW_NON_RESTORED": "false"},
+            {"restore.allow-non-restored": "true"},
+            RestoreOptions(),
+        ),
+        ({}, {"RESTORE_ALLOW_NON_RESTORED": "false"}, {_IGNORE: "true"}, RestoreOptions()),
+        (
+            {},
+            {},
+            {"restore.allow-non-restored": "true", "restore.claim-mode": "claim"},
+            RestoreOptions(allow_non_restored=True, claim_mode="claim"),
+        ),
+        (
+            {_MODE: "no_claim"},
+            {"RESTORE_ALLOW_NON_RESTORED": "true"},
+            {},
+            RestoreOptions(allow_non_restored=True),
+        ),
+    ],
+)
+def test_the_first_place_with_an_option_wins(
+    tmp_path: Path,
+    keys: dict[str, str],
+    environ: dict[str, str],
+    spark: dict[str, str],
+    options: RestoreOptions,
+) -> None:
+    asked = attach_request(
+        Arguments(keys={"execution.state-recovery.path": SAVEPOINT, **keys}),
+        {"HOME": str(tmp_path), **{f"FLINKISH_{name}": text for name, text in environ.items()}},
+        {f"spark.flinkish.{key}": text for key, text in spark.items()},
+        str(tmp_path),
+    )
+    mode = options.claim_mode or "no_claim"
+    assert asked.restore == RestoreSpec(SAVEPOINT, replace(options, claim_mode=mode))
+
+
+@pytest.mark.parametrize(
+    ("environ", "parallelism"), [({"FLINKISH_PARALLELISM_DEFAULT": "4"}, 4), ({}, 8)]
+)
+def test_the_parallelism_of_the_environment_wins_over_that_of_sparks_settings(
+    tmp_path: Path, environ: dict[str, str], parallelism: int
+) -> None:
+    spark = {"spark.flinkish.restore.parallelism": "8"}
+    arguments = Arguments(savepoint=SAVEPOINT)
+    asked = attach_request(arguments, {"HOME": str(tmp_path), **environ}, spark, str(tmp_path))
+    assert asked.parallelism == parallelism
+    assert asked.restore == RestoreSpec(SAVEPOINT, _defaults(), parallelism)
