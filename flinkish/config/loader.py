@@ -84,15 +84,13 @@ class Config:
         """
         env = os.environ if environ is None else environ
         here = cwd or working_directory(instead="")
-        user_file = os.path.join(_xdg(env, "XDG_CONFIG_HOME", ".config"), "flinkish", "config.toml")
         given_flags = [(k, v, "flag") for k, v in (flags or {}).items() if v is not None]
         layers: list[tuple[Iterable[tuple[str, str, str]], str]] = [
             (given_flags, here),
             (_dynamic(dynamic), here),
             (_environment(env), here),
             ([(k, v, f"Spark setting {SPARK_PREFIX}{k}") for k, v in (spark or {}).items()], here),
-            (_file(os.path.join(here, "flinkish.toml")), here),
-            (_file(user_file), os.path.dirname(user_file)),
+            *((_file(path), os.path.dirname(path)) for path in config_files(env, here)),
         ]
         settings: dict[str, Setting] = {}
         for entries, base in layers:
@@ -181,6 +179,12 @@ class Config:
         if value is None:
             raise InvalidConfiguration(f"{key} is not set", hint=f"set it with -D {key}=VALUE")
         return value
+
+
+def config_files(environ: Mapping[str, str], cwd: str) -> tuple[str, str]:
+    """Return the paths of the files of the configuration; the first wins."""
+    user = os.path.join(_xdg(environ, "XDG_CONFIG_HOME", ".config"), "flinkish", "config.toml")
+    return os.path.join(cwd, "flinkish.toml"), user
 
 
 def working_directory(*, instead: str | None = None) -> str:

@@ -9,13 +9,13 @@ keys the files of the configuration. Options of a restore are those of ``run -s`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkish.config import Config
+from flinkish.config import Config, read_toml, working_directory
 from flinkish.config.keys import CANONICAL, canonical, environment_name
-from flinkish.config.loader import SPARK_PREFIX
+from flinkish.config.loader import SPARK_PREFIX, config_files
 from flinkish.errors import InvalidConfiguration, StorageError, UsageError
 from flinkish.launch.restoring import RECOVERY_PATH, options_from, restore_spec, settings
 from flinkish.messages.launch import RestoreSpec
@@ -24,6 +24,7 @@ from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 #: The prefixes of restore options: after :data:`SPARK_PREFIX`, and in the environment.
 _RESTORE = "restore."
 _RESTORE_VARIABLE = "FLINKISH_RESTORE_"
+_SINK_AHEAD = (_RESTORE + "sink-ahead", _RESTORE_VARIABLE + "SINK_AHEAD")
 _NAME_VARIABLE = "FLINKISH_NAME"
 _PARALLELISM = "parallelism.default"
 _ALLOW_NON_RESTORED = "execution.state-recovery.ignore-unclaimed-state"
@@ -98,27 +99,44 @@ def asks_restore(
 ) -> bool:
     """Return whether a program asks for a restore, even if its other settings are wrong.
 
-    It counts as asking if a file of its configuration is invalid, as the file may name a savepoint.
+    It counts as asking if a file of its configuration is not TOML, as the file may name a
+    savepoint. What to do with a sink that is ahead needs none, unless its table is to be rolled
+    back.
     """
     keys, asked = split_settings(spark)
     variables = {environment_name(key) for key in CANONICAL if canonical(key) == RECOVERY_PATH}
+    texts = [*((_RESTORE + name, value) for name, value in asked.items()), *environ.items()]
     if (
         arguments.savepoint is not None
-        or asked
         or any(canonical(key) == RECOVERY_PATH for key in (*keys, *arguments.keys))
         or any(
-            value and (name in variables or name.startswith(_RESTORE_VARIABLE))
-            for name, value in environ.items()
+            value and (name in variables or name.startswith((_RESTORE, _RESTORE_VARIABLE)))
+            for name, value in texts
+            if name not in _SINK_AHEAD or value == "rollback"
         )
     ):
         return True
-    others = {name: each for name, each in environ.items() if not name.startswith("FLINKISH_")}
+    here = working_directory(instead="") if cwd is None else cwd
+    return any(_may_name_savepoint(path) for path in config_files(environ, here))
+
+
+def _may_name_savepoint(path: str) -> bool:
+    """Return whether a file of the configuration names a savepoint, or may do so."""
     try:
-        return Config.load(environ=others, cwd=cwd).get(RECOVERY_PATH) is not None
+        table = read_toml(path)
     except InvalidConfiguration:
         return True
     except StorageError:  # such as the home directory of another user
         return False
+    return any(canonical(key) == RECOVERY_PATH for key in _names(table or {}))
+
+
+def _names(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _names(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key
 
 
 def settings_of(session: Any) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.config import loader
+from flinkish.driver.attached import request
 from flinkish.driver.attached.request import Arguments, asks_restore, attach_request
 from flinkish.errors import FlinkishError, InvalidConfiguration, StorageError, UsageError
 from flinkish.launch.restoring import options_from
@@ -129,8 +129,11 @@ def test_a_wrong_setting_is_named(
         (Arguments(keys={"execution.state-recovery.path": SAVEPOINT}), {}, {}, True),
         (Arguments(), {"FLINKISH_EXECUTION_STATE_RECOVERY_PATH": SAVEPOINT}, {}, True),
         (Arguments(), {"FLINKISH_EXECUTION_SAVEPOINT_PATH": SAVEPOINT}, {}, True),
-        (Arguments(), {"FLINKISH_RESTORE_SINK_AHEAD": "rebase"}, {}, True),
-        (Arguments(), {"FLINKISH_RESTORE_SINK_AHEAD": ""}, {}, False),
+        (Arguments(), {"FLINKISH_RESTORE_SAVEPOINT": SAVEPOINT}, {}, True),
+        (Arguments(), {"FLINKISH_RESTORE_SAVEPOINT": ""}, {}, False),
+        (Arguments(), {"FLINKISH_RESTORE_SINK_AHEAD": "rebase"}, {}, False),
+        (Arguments(), {"FLINKISH_RESTORE_SINK_AHEAD": "rollback"}, {}, True),
+        (Arguments(), {}, {"spark.flinkish.restore.sink-ahead": "accept"}, False),
         (Arguments(), {"FLINKISH_CLIENT_TIMEOUT": "soon"}, {}, False),
     ],
 )
@@ -151,6 +154,9 @@ def test_a_restore_is_asked_for(
         (f'"execution.state-recovery.path" = "{SAVEPOINT}"', True),
         (f'[execution.savepoint]\npath = "{SAVEPOINT}"', True),
         ('"client.timeout" = "60 s"', False),
+        ('"client.timeout" = "soon"', False),
+        ('"client.timeout" = [["soon"]]', False),
+        (f'"client.timeout" = "soon"\n"from-savepoint" = "{SAVEPOINT}"', True),
         ("no TOML", True),  # it may name a savepoint
     ],
 )
@@ -169,7 +175,7 @@ def test_a_configuration_that_may_not_be_read_asks_for_no_restore(
     def denied(path: str) -> None:
         raise StorageError(f"cannot read {path}: Permission denied")
 
-    monkeypatch.setattr(loader, "read_toml", denied)
+    monkeypatch.setattr(request, "read_toml", denied)
     assert not asks_restore(Arguments(), {"HOME": str(tmp_path)}, {}, str(tmp_path))
 
 
