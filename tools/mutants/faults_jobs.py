@@ -98,7 +98,10 @@ MUTANTS = (
         "file-before-environment",
         "./flinkish.toml wins over the environment",
         "Config.load",
-        Swap("(_environment(env), here)", "(_file(os.path.join(here, 'flinkish.toml')), here)"),
+        Swap(
+            "(_environment(env), here)",
+            "*((_file(path), os.path.dirname(path)) for path in config_files(env, here))",
+        ),
         ("tests/config/test_loader.py",),
     ),
     Mutant(
