@@ -95,13 +95,10 @@ MUTANTS = (
         ("tests/config/test_loader.py",),
     ),
     Mutant(
-        "file-before-environment",
-        "./flinkish.toml wins over the environment",
-        "Config.load",
-        Swap(
-            "(_environment(env), here)",
-            "*((_file(path), os.path.dirname(path)) for path in config_files(env, here))",
-        ),
+        "user-file-before-project",
+        "the user's configuration wins over ./flinkish.toml",
+        "config_files",
+        Swap("os.path.join(cwd, 'flinkish.toml')", "user"),
         ("tests/config/test_loader.py",),
     ),
     Mutant(
