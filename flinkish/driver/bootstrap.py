@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     Returns
     -------
     int
-        The driver's exit status: 0 when the job is FINISHED or CANCELED.
+        The driver's exit status: 0 when the job is FINISHED or CANCELED, or the task is done.
     """
     global is_driving
     is_driving = True
@@ -82,7 +82,7 @@ def _answer(call_path: str, argv: Sequence[str]) -> int:
 def _end_input() -> None:
     """Give the program a standard input that has ended.
 
-    ``spark-submit`` starts the driver with a pipe that is never written to and never closed: a
+    ``spark-submit`` starts the driver with a pipe that is never written to and never closed. So a
     program that reads its standard input would wait forever.
     """
     nothing = os.open(os.devnull, os.O_RDONLY)

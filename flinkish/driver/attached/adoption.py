@@ -1,7 +1,7 @@
 """Queries that ran before flinkish was attached: which of them it can take charge of.
 
 What the program told its writers is gone, but the running query says most of it: its plan (with
-uids), its trigger and its sink. flinkish cannot start such a query again: the query does not
+uids), its trigger and its sink. flinkish cannot start such a query again. So the query does not
 continue after a failed ``stop``, and it cannot be drained.
 """
 
@@ -107,7 +107,7 @@ def _managed(name: str, handle: Any, session: Any, planning: Planning) -> Manage
     try:
         writer = AdoptedWriter(_frame(execution, session), session, facts)
         planned, notes = planning.plan_to_run(name, writer, facts, pins)
-    except Exception as error:  # noqa: BLE001 - it runs: its state is known by position then
+    except Exception as error:  # noqa: BLE001 - without uids, its state is known by position
         planned, notes = None, [f"the operators of query '{name}' cannot be read: {error}"]
         log(notes[0])
     return ManagedQuery(
@@ -164,7 +164,7 @@ def facts_of_running(execution: Any) -> WriterFacts:
 
 
 def trigger_of(text: str) -> dict[str, Any]:
-    """Return the arguments of ``trigger`` for a trigger of the JVM, as text. Pure."""
+    """Return the arguments of ``trigger`` for the text of a trigger of the JVM. Pure."""
     kind, _, inner = text.partition("(")
     if kind == "ProcessingTimeTrigger":
         milliseconds = inner.rstrip(")")

@@ -1,4 +1,4 @@
-"""The registry of a driver that another launcher started: the program runs on without it.
+"""The registry of a driver that another launcher started, whose program can run on without it.
 
 While the registry cannot be reached, what has to be recorded waits in memory, in order, and a
 thread tries again. No heartbeat and no change is attempted while the registry is known to be out of
@@ -83,7 +83,7 @@ class PatientRegistry(Registry):
         self._closed = threading.Event()
         self._has_said = False
         self._claims: dict[str, Sequence[str]] = {}
-        #: Facts to be recorded, by query: not before a heartbeat has reported the query.
+        #: Facts that wait, by query, until a heartbeat has reported the query.
         self._facts: dict[str, tuple[str, QueryFacts]] = {}
         self._is_lost_to_another = False
 
@@ -243,8 +243,8 @@ class PatientRegistry(Registry):
                 if isinstance(self._database, OutOfReach):
                     self.use(self._reach())
                 else:
-                    # This opens a lost connection again, and may take until its time limit: the
-                    # program's threads do not wait for it.
+                    # This opens a lost connection again, which may take until its time limit. It
+                    # does not hold the lock, so that the program's threads do not wait for it.
                     Registry.requests(self, self._job.job_id)
                     with self._order:
                         self._flush()

@@ -1,8 +1,9 @@
-"""The end of a program that flinkish did not start: noticed from inside its processes.
+"""The end of a program that flinkish did not start, noticed from inside the program's process.
 
-The status of a program that calls ``sys.exit`` is known here. That of a program that raises
-``SystemExit`` itself is not, because Python tells nobody. Nor does it tell whether the program has
-handled one: it has if it starts queries after it.
+The status of a program that calls ``sys.exit`` is known. The status of a program that raises
+``SystemExit`` itself is not known, because Python calls no hook for it. Python does not tell either
+whether the program has handled a ``SystemExit`` of ``sys.exit``. A program that starts queries
+after that call has handled it.
 """
 
 from __future__ import annotations

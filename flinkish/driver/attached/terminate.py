@@ -95,7 +95,7 @@ class SavepointOnTerminate:
 class JvmTerminated:
     """What SIGTERM to a driver's JVM does, until :meth:`remove`: ``act`` is called first.
 
-    ``spark-submit`` becomes the JVM, which starts Python: a container's SIGTERM reaches the JVM
+    ``spark-submit`` becomes the JVM, which starts Python. So a container's SIGTERM reaches the JVM
     alone, and Spark's own hook would stop the context under the running batch. The JVM waits for
     ``act`` as long as Hadoop lets a hook take (``hadoop.service.shutdown.timeout``, 30 s).
     """

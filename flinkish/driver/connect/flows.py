@@ -5,7 +5,8 @@ the flows' queries, each after those whose tables it reads. flinkish knows the p
 because it resolves the pipeline's graph as the run does (``PipelineExecution``, 4.1 to 4.3).
 
 The checkpoint of a flow is ``STORAGE/_checkpoints/TABLE/FLOW/N``, in the directory with the largest
-number N (``FlowSystemMetadata``). A full refresh begins a new number; so does a restore.
+number N (``FlowSystemMetadata``). A full refresh begins a new number. So does a restore, unless
+the flow has no checkpoint yet.
 """
 
 from __future__ import annotations

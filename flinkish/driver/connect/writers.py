@@ -130,7 +130,7 @@ def served(query: Any, session: Any) -> Any:
 
 
 def is_served(query: Any) -> bool:
-    """Return whether a client's query has the JVM's query; look that up in the server if needed."""
+    """Return whether a client's query has the JVM's query, which is looked up if needed."""
     if not hasattr(query, "_jsq"):
         session = session_behind(query._session.client)
         if session._jsparkSession.streams().get(query.id) is None:  # it has ended

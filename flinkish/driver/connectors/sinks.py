@@ -72,8 +72,8 @@ def facts_at(
     """Return what a savepoint records about a sink's table, and why its version is missing.
 
     ``place`` is as the program gives it; ``batch_id`` is the savepoint's batch. In the result,
-    ``table_version`` is the table's newest version that has nothing of a later batch, and
-    ``table_id`` is the table's id. The text is empty if the version is known or the sink has none.
+    ``path`` and ``provider`` are the location and format of a named table, ``table_version`` is its
+    newest version that has nothing of a later batch, and ``table_id`` is its id. The text is empty if the version is known or the sink has none.
     """
     described: dict[str, Any] = {}
     try:

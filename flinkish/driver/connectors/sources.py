@@ -24,7 +24,7 @@ _IDENTIFY: Mapping[str, Callable[[Any, NewSource], dict[str, Any]]] = {"kafka": 
 
 
 def ask(question: SourceQuestion, *, offline: bool = False) -> SourceAnswer | None:
-    """Return the answer; None if no function asks for this format, or the question failed.
+    """Return the answer; None if nothing can be asked about this source, or the question failed.
 
     With ``offline``, directories are listed, but no table and no broker is asked.
     """

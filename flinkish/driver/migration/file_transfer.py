@@ -1,7 +1,7 @@
 """Transfer of savepoint files by the job's executors instead of its driver.
 
 A large state whose files cannot be linked has too many bytes for one host to copy. The transfers
-are plain data (:class:`flinkish.storage.Placing`), so a Spark job can carry them out. It does so in
+are plain data (:class:`flinkish.storage.Placing`), so Spark jobs can carry them out. They do so in
 waves, because the driver's memory must not grow with the number of files. Executors access the
 storage with their own environment and get flinkish as a zip file.
 """

@@ -56,8 +56,8 @@ from flinkish.state.declared import DeclaredStates, to_text
 class PlannedOperator(Identified):
     """A stateful operator of a planned query.
 
-    ``key`` is the operator's node in the graph and ``name`` that node's name. ``typed`` are the
-    typed states that the program declared for the operator.
+    ``node`` is the operator as Spark has planned it. ``key`` and ``name`` are the key and the name
+    that it has in the graph. ``typed`` are the typed states that the program declared for it.
     """
 
     node: PlannedNode

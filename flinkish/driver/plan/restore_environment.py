@@ -107,7 +107,7 @@ class DriverRestoreEnvironment:
                 return taken
         job_at = None
         if offer.live and _is_own(offer.query.sink, new.sink, new.session):
-            job_at = newest_planned_batch(offer.origin.root)  # read after the sink: never behind it
+            job_at = newest_planned_batch(offer.origin.root)  # read after the sink, so never behind
         query = Continuation(
             recipe.batch_id,
             identity.keep,
@@ -278,8 +278,8 @@ def _since(
     """Return other writers' commits to a table since the savepoint, and the possible rollback.
 
     The rollback is None if the table has nothing to roll back. A table that has no commits of the
-    saved query, and is not the table in the savepoint, counts as another table. For a running job
-    no drift is reported, as the table will be what the job leaves.
+    saved query, and is not the table in the savepoint, counts as another table, without drift. For
+    a running job no drift is reported, as the job may still write to the table.
     """
     newest = reading.newest_batch
     ahead = newest is not None and newest > batch_id
@@ -316,7 +316,7 @@ def _is_own(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
 
 
 def has_path_of(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
-    """Return whether a sink has the path of a saved sink, where the path is not yet qualified."""
+    """Return whether a sink has the path of a saved sink, whose path is not yet qualified."""
     path = saved.get("path")
     if path is None or sink.path is None:
         return False

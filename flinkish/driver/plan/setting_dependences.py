@@ -63,7 +63,7 @@ _TEXT = frozenset({"csv", "json", "xml"})
 _BY_NAME = frozenset({"avro", "orc", "parquet", "xml"})
 #: Expressions that parse text, with the format of the text.
 _PARSERS = {"CsvToStructs": "csv", "JsonToStructs": "json", "XmlToStructs": "xml"}
-#: Classes that write text, called where the optimizer has replaced such an expression.
+#: Classes that are called where the optimizer has replaced one of the ``WRITERS`` of text.
 _EVALUATORS = {f"{name}Evaluator": format for name, format in WRITERS.items()}
 #: ``evalType`` of Python functions on rows; all others get timestamps in the session's zone.
 _OF_ROWS = 100
@@ -124,7 +124,7 @@ class DependenceReader:
         """Yield what an expression depends on, down to the columns of the sources.
 
         ``part`` names, for messages, the part of the state that the expression defines. ``finds``
-        says that this is a key or the event time, by which Spark looks up or drops state.
+        says that the part is a key or the event time, by which Spark looks up or drops state.
         """
         from py4j.protocol import Py4JError
 
@@ -151,7 +151,7 @@ class DependenceReader:
                 yield _Need(setting, value.lower() if setting != TIME_ZONE else value, "", True)
 
     def always(self) -> Iterator[Dependence]:
-        """Yield the settings by which the analyzer resolves names: the plan shows their effect."""
+        """Yield the setting by which the analyzer resolves names; the plan shows its effect."""
         value = self._setting(CASE_SENSITIVE)
         if value is not None:
             yield Dependence(CASE_SENSITIVE, value.lower(), certain=False)
@@ -191,7 +191,7 @@ class DependenceReader:
         number = int(attribute.exprId().id())
         key = number, times
         if key not in self._known:
-            self._known[key] = ()  # in case its definition contains it
+            self._known[key] = ()  # in case the attribute's definition contains the attribute
             needs = self._all(self._defined.get(number, ()), times=times)
             column = self._columns.get(number)
             if column is not None and number not in self._defined:

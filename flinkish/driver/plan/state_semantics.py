@@ -291,7 +291,7 @@ class MeaningReader:
 def _told_apart(columns: Iterable[Column]) -> tuple[Column, ...]:
     """Return the columns, with the origin added to names that occur with different origins. Pure.
 
-    As in ``sum(x.v), sum(y.v)`` of two joined inputs.
+    Such names occur in ``sum(x.v), sum(y.v)`` of two joined inputs.
     """
     listed = tuple(columns)
     origins: dict[str, set[str]] = {}

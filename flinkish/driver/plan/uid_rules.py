@@ -97,7 +97,8 @@ class Planning:
         note tells the user.
 
         Raises MissingUid, DuplicateUid, HashCollision or InvalidUid if the uids break the rules,
-        and AnalysisException if Spark does not support the query.
+        AnalysisException if Spark does not support the query, and any error of an unreadable plan
+        if uids are required.
         """
         from pyspark.errors import AnalysisException
 

@@ -24,8 +24,8 @@ class WriterFacts:
     """Recorded calls on one ``DataStreamWriter`` (mutable: the writer is a builder).
 
     ``options`` has lower-case keys, as Spark's own map is case-insensitive. ``calls`` has the last
-    call of each kind that sets none of them, nor the name: ``format``, ``foreach`` and
-    ``foreachBatch`` are one kind.
+    call of each method that sets neither options nor the name; ``format``, ``foreach`` and
+    ``foreachBatch`` count as one method.
     """
 
     query_name: str | None = None
