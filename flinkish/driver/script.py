@@ -154,7 +154,8 @@ def outcome_lines(text: str) -> list[str]:
 def reason(text: str) -> str:
     """Return the line of an error text that states the cause.
 
-    That is the last exception line if the text contains a Python traceback, else the root cause of
+    That is the last exception line if the text contains a Python traceback (or the root cause of
+    the Java error in that line), else the root cause of
     :func:`~flinkish.driver.spark.jvm.error_of` or of Py4J's error, else the first line.
     """
     inner = python_traceback(text)

@@ -69,7 +69,7 @@ def attach(
     name : str, optional
         The job's name. Default: that of the program's file.
     savepoint : str, optional
-        The savepoint, or plain checkpoint, to start from. If it cannot be restored, the program ends.
+        The savepoint, or plain checkpoint, to start from; the program ends if this fails.
     restore : RestoreOptions, optional
         How the savepoint is restored.
     parallelism : int, optional

@@ -169,7 +169,7 @@ class IcebergTable:
             snapshot = None if parent is None else table.snapshot(parent)
 
     def _load(self) -> Any:
-        """Load the table; refresh a catalog's table, of which it may have an older version."""
+        """Load the table, and refresh it if a catalog may have cached an older version."""
         if is_path(self._place):
             return self._paths.load(self._place)
         spark = self._jvm.org.apache.iceberg.spark.Spark3Util

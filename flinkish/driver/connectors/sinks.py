@@ -73,7 +73,8 @@ def facts_at(
 
     ``place`` is as the program gives it; ``batch_id`` is the savepoint's batch. In the result,
     ``path`` and ``provider`` are the location and format of a named table, ``table_version`` is its
-    newest version that has nothing of a later batch, and ``table_id`` is its id. The text is empty if the version is known or the sink has none.
+    newest version that has nothing of a later batch, and ``table_id`` is its id. The text is empty
+    if the version is known or the sink has none.
     """
     described: dict[str, Any] = {}
     try:

@@ -82,7 +82,7 @@ class Actions:
     def perform(self, request: Request, closed: threading.Event) -> None:
         """Carry out ``request`` and write its result or error into the registry.
 
-        Raises RegistryError if it could not be written before ``closed`` was set.
+        Raises RegistryError if neither could be written before ``closed`` was set.
         """
         registry = self._runtime.registry
         write: Callable[[], object]
@@ -141,7 +141,7 @@ class Actions:
     def _when_started(self, request: Request) -> AbstractContextManager[None]:
         """Wait until the program has started its queries, and keep it from starting others.
 
-        A savepoint covers the whole job: it waits for the queries that the program is starting.
+        A savepoint covers the whole job, so it waits for the queries that the program is starting.
         """
         reporter = RequestReporter(self._runtime, request)
         while (in_flight := self._runtime.try_in_flight()) is None:
@@ -195,7 +195,10 @@ class Actions:
         return queries
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
-        """Take a savepoint and end the queries as one action; on an error the queries continue."""
+        """Take a savepoint and end the queries as one action.
+
+        On an error the queries continue, unless they were being drained.
+        """
         savepointable = self._savepointable(request)
         if _wanted(request).drain:
             _check_can_restart(savepointable)
@@ -226,7 +229,7 @@ class Actions:
                 raise _too_late(info, self._limit)
             return self._result(info, left, "quiesce")
         except BaseException as error:
-            if draining:  # all later rows would be late for it
+            if draining:  # all later rows would be late for a drained query
                 self._runtime.fail(_undrained(error))
             else:
                 self._runtime.resume(active, forget_ends)
@@ -288,7 +291,7 @@ class Actions:
     ) -> FlinkishError:
         """Keep a native savepoint instead of the canonical one; return ``error`` with its path."""
         log(f"no canonical savepoint: {error.message}")
-        drains = _wanted(request).drain  # the job cannot continue then
+        drains = _wanted(request).drain  # a drained job cannot continue
         continues = "" if drains else ", and the job continues"
         what = f"no canonical savepoint could be made{continues}: {error.message}"
         facts = {}
@@ -359,7 +362,7 @@ class Actions:
         """Raise WrongState if a plain cancel is pending.
 
         A plain cancel must not wait for a savepoint that itself waits. While the registry cannot
-        be reached, none is seen: the savepoint matters more.
+        be reached, no cancel is seen, because the savepoint matters more.
         """
         try:
             others = self._runtime.registry.requests(request.job_id)
@@ -407,7 +410,7 @@ def _check_can_restart(queries: Sequence[ManagedQuery]) -> None:
 
 
 def _wanted(request: Request) -> SavepointArguments:
-    """Return the savepoint that a request demands; it is not a plain cancel."""
+    """Return the savepoint that a request demands; the request is no plain cancel."""
     assert request.savepoint is not None, request.kind
     return request.savepoint
 

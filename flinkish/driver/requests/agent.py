@@ -28,8 +28,9 @@ class Agent:
     """Serves one job until :meth:`close`.
 
     ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
-    may continue after its job was stopped or cancelled. If it continues for longer, ``let_go``
-    is called instead of interrupting it: flinkish did not start the process, and never ends it.
+    may continue after its job was stopped or cancelled. After that the program is
+    interrupted. If ``let_go`` is given, it is called instead, because flinkish did not start the
+    process.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Agent:
         """End the driver, because the registry has a final state or a newer driver for its job.
 
         A reader that could not see this driver has declared the job lost. Another job may already
-        run from its savepoint, so this one must not continue.
+        run from its savepoint, so this driver must not continue.
         """
         why = f"the registry says that this job is {state.value}"
         log(f"{why}: its driver must not continue")
@@ -183,7 +184,7 @@ def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> Non
         try:
             runtime.registry.abandon(runtime.job_id, ended.to_record())
             runtime.registry.transition(runtime.job_id, state, why)
-        except RegistryError as error:  # unrecorded, the job would count as failed: restarted
+        except RegistryError as error:  # without a record, the job would be restarted
             log(f"registry: {error.message}")
             time.sleep(_PAUSE)
             continue

@@ -39,7 +39,7 @@ class OtherJobs:
     job_id
         This job.
     savepoint
-        The savepoint that it restores. A job that was stopped with it counts as ended.
+        The savepoint that this job restores. A job that was stopped with it counts as ended.
     """
 
     def __init__(self, registry: Registry, job_id: str, savepoint: str | None = None) -> None:
@@ -89,14 +89,15 @@ class OtherJobs:
         *,
         checkpoint: str | None = None,
     ) -> None:
-        """Take the query id and the output of a query that is about to start, for this job.
+        """Take the id, checkpoint and output of a query that is about to start, for this job.
 
         Parameters
         ----------
         query_id
             None for a new query id, which Spark makes.
         checkpoint
-            Where it starts; None for a new checkpoint of this job's own, which no other job has.
+            Where the query starts; None for a new checkpoint of this job's own, which no other job
+            has.
 
         Raises
         ------
@@ -146,7 +147,7 @@ class OtherJobs:
     def _state_of(self, job: JobRecord) -> JobState:
         """Return a job's state; FINISHED too if it has just been stopped with the savepoint.
 
-        Its driver may still be ending then, as in a handover, and commits nothing more.
+        The driver of such a job may still be ending, as in a handover, but commits nothing more.
         """
         if job.state.is_final or self._savepoint is None:
             return job.state

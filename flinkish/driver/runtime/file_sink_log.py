@@ -178,7 +178,7 @@ def _write(sink_log: Any, batches: Iterable[int], with_files: frozenset[int]) ->
 
 
 def _may_have_batches(checkpoint: str | None) -> bool:
-    """Return whether a checkpoint may have committed batches; True if that is not known."""
+    """Return whether a checkpoint may have committed batches; True if it cannot be read."""
     if checkpoint is None:
         return False
     try:

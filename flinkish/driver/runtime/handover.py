@@ -28,7 +28,7 @@ from flinkish.registry.jobs import JobRecord, JobState
 _POLL = 0.02
 #: Seconds until a registry that was unavailable is asked again.
 _UNAVAILABLE = 1.0
-#: One batch on the copy. A batch that takes longer is given up, which is not a failure.
+#: One batch on the copy. A batch that outlasts ``patience`` is given up, which is not a failure.
 _LIMITS = RehearsalLimits(batches=1, patience=60.0)
 
 
@@ -49,7 +49,7 @@ def await_turn(
     """
     job = registry.job(job_id)
     assert job.launch.restore is not None
-    if job.launch.restore.is_awaited:  # else a resumed upgrade has named it already
+    if job.launch.restore.is_awaited:  # else a resumed upgrade has named the savepoint
         _get_ready(registry, job, job.launch.restore, writer, facts, is_over)
     if is_over():
         raise SystemExit(0)

@@ -250,7 +250,7 @@ class Hook:
             session = classic = original(builder)
             if is_client_session(session):
                 classic = base_session()
-                if classic is None:  # spark.local.connect.reuse
+                if classic is None:  # the server is in another process (spark.local.connect.reuse)
                     _refuse(refused_server(), runtime)
                 self._wrap_client()
             runtime.session_created(classic)

@@ -78,7 +78,7 @@ class PipelineRun:
         except ProgramFailed as error:
             if job.restores:
                 raise
-            log(error.message)  # Spark says it in its own words if it cannot run them either
+            log(error.message)  # Spark reports an error too if it cannot run the flows
             flows, why = [], error.message
         prepared = self._prepared(job, flows)
         by_name = {flow.name: flow for flow in flows}
@@ -219,7 +219,7 @@ class _Handle:
 def _waiting(flow: Flow, prepared: Prepared) -> ManagedQuery:
     """Return a flow as a query of the job before it has started.
 
-    Without a checkpoint it has no query id. It counts as active, so that its claims are kept.
+    Without a checkpoint the query has no id. It counts as active, so that its claims are kept.
     """
     location = prepared.location or prepared.own or ""
     query_id = ""

@@ -30,7 +30,7 @@ from flinkish.registry.jobs import JobState
 class QueryReports:
     """Reports the queries of one job to the registry; thread-safe.
 
-    ``queries`` returns the newest run of each query. ``to_roll_back`` returns the names of those
+    ``queries`` returns the newest run of each query. ``to_roll_back`` returns the names of queries
     whose table must be rolled back before they run. ``fail`` records the error that the job fails
     with.
     """
@@ -51,15 +51,15 @@ class QueryReports:
         self._to_roll_back = to_roll_back
         self._fail = fail
         self._lock = threading.Lock()
-        #: Names of the queries that are being started: their last reports are of earlier runs.
+        #: Names of the queries that are being started, whose last reports are of earlier runs.
         self._starting: list[str] = []
 
     def statuses(self) -> list[QueryStatus]:
         """Return the present status of every query (asks the JVM).
 
-        Queries that are being restarted are left out: the end of their last run would release their
-        present claims. So are those whose table must be rolled back first: if the driver is killed
-        before that, they have not started, and the next driver restores them again.
+        Queries that are being started again are left out, because the end of their last run would
+        release their present claims. So are queries whose table must be rolled back first. If the
+        driver is killed before the rollback, the next driver restores these queries again.
         """
         left = {*self._starting, *self._to_roll_back()}
         return [status_of(query) for query in self._queries() if query.name not in left]
@@ -84,7 +84,7 @@ class QueryReports:
         return state, statuses
 
     def try_send(self) -> bool:
-        """Send, and return whether the registry has taken it; if not, the next heartbeat sends."""
+        """Send a report, and return whether it arrived; if not, the next heartbeat sends one."""
         try:
             self.send()
         except RegistryError as error:  # the job continues
@@ -122,9 +122,9 @@ class QueryReports:
             self._starting.remove(name)
 
     def _is_taken(self, name: str, session: Any) -> bool:
-        """Return whether a query has the name that is being started, or runs unseen by Spark.
+        """Return whether query ``name`` is being started, or runs where Spark does not notice it.
 
-        Such a query runs in another session, or Spark does not know its name.
+        Spark notices no query of another session, and none whose name it does not know.
         """
         if name in self._starting:
             return True

@@ -43,9 +43,9 @@ class Prepared:
 
     ``location`` is its checkpoint location; None for the program's own, which Spark gets as the
     program wrote it. ``restored_batch`` is None if the query was not restored just now. ``planned``
-    is None if the plan could not be read. ``notes`` are messages for the user. ``plan`` is its part
-    of the restore plan. ``own`` is the program's own checkpoint location, as it wrote it, if it
-    sets one.
+    is None if the plan could not be read. ``notes`` are messages for the user. ``plan`` is the
+    query's part of the restore plan. ``own`` is the checkpoint location that the program sets, as
+    the program wrote it.
     """
 
     name: str
@@ -246,9 +246,9 @@ class Preparer:
     ) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.
 
-        In ``prepared``, ``location`` is the program's own. Raises ConsentNeeded if the query may
-        have to be restored from something that is gone, or if another query has resumed under its
-        name.
+        In ``prepared``, ``location`` is the program's own. Raises the restore's refusal, and
+        ConsentNeeded if the query may have to be restored from something that is gone, or if
+        another query has resumed under its name.
         """
         name, own = prepared.name, prepared.location
         with self._lock:
@@ -257,8 +257,8 @@ class Preparer:
             refusal = _refuse_second(name, first, own)
             if refusal is not None:
                 raise refusal
-            # The program starts it again: its history is the restored one, not that of the
-            # original job at the program's own location.
+            # The program starts the query again, which continues from the restored checkpoint, not
+            # from that of the original job at the program's own location.
             newest = self._newest(name)
             plan = None if newest is None else newest.plan
             again = replace(prepared, location=restored_at, plan=plan)
@@ -272,7 +272,7 @@ class Preparer:
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
             if own is not None and place is not None:
-                # A later start of the program, maybe on another host, looks there.
+                # A later start of the program, maybe on another host, looks for it in this place.
                 directory = place(storage.locate(str(qualified(own, session))))
                 location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
@@ -301,7 +301,7 @@ class Preparer:
     def _is_fresh(self, name: str) -> bool:
         """Return whether a new run of ``name`` starts with a new checkpoint.
 
-        It does unless the newest run failed; then it continues from that run's checkpoint.
+        If the newest run failed, the new run continues from that run's checkpoint.
         """
         newest = self._newest(name)
         return newest is None or spark_jvm.error_of(newest.jsq) is None

@@ -91,7 +91,7 @@ class QueryStarts:
         )
         self._hold_lock = threading.Lock()
         #: Name and handle of queries that are not under flinkish's control, and why. Names may
-        #: repeat: several may have none.
+        #: repeat, as several queries may have no name.
         self._not_served: list[tuple[str, Any, str]] = []
         self.restore_gate = RestoreGate(self.restorer, gate.queries, gate.fail, let_go)
         announced = job.launch.options.get(QUERIES)
@@ -116,7 +116,7 @@ class QueryStarts:
         Names it, gives it a checkpoint (a restored one in a restored job), and starts it.
 
         Raises SystemExit if the job has been stopped or cancelled, and FlinkishError if the restore
-        is refused; the job then fails with this error.
+        or the start is refused; the job then fails with this error.
         """
         self._hold(writer, facts)
         with self._start_after_requests(str(facts.query_name or "without a name")):
@@ -148,7 +148,7 @@ class QueryStarts:
         session = query.session
         names = self._preparer.names
         names.given(query.name)
-        if query.generated_name:  # its name also if the program starts it again
+        if query.generated_name:  # the query keeps the name if it is started again
             names.resume(query.name, query.checkpoint, [one_name(query.root_uri)])
         try:
             self._others.take(
@@ -288,7 +288,7 @@ class QueryStarts:
         ):
             handle = begin()
             handles.append(handle)
-            started(handle._jsq)  # at once: before it plans a batch
+            started(handle._jsq)  # at once, before the query plans a batch
         return ManagedQuery(
             name=prepared.name,
             generated_name=prepared.generated_name,

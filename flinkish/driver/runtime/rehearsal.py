@@ -75,7 +75,8 @@ class Rehearsal:
         self._job = job
         self._planning = Planning(options)
         self._directory = directory
-        #: Assigns the directories below it: checkpoints by query, and outputs of the program.
+        #: Assigns the directories below ``directory``: checkpoints by query, and outputs of the
+        #: program.
         self.names = Names(directory)
         self.planner = self._read()
         #: The queries as they were planned, by name.

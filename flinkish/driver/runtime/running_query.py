@@ -72,16 +72,17 @@ RECENT_BATCHES = 30
 class ManagedQuery:
     """A started query: the program's handle, and everything needed to start it again.
 
-    ``facts`` and ``root_uri`` are the writer's settings and the checkpoint, as Spark resolved it,
-    of this query; the program may use the writer for another query later. ``begin`` calls PySpark's
-    own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
-    holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
-    ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
-    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when the
-    query was last seen without input, ISO 8601. ``recent_batches`` are the newest whose report was
-    seen. ``adopted`` says that flinkish cannot start the query again: it ran before flinkish was
-    attached, or it is a flow of a pipeline. ``recorded`` is what :func:`what_lasts` returned when
-    the registry got the query's facts.
+    ``facts`` are the writer's settings for this query; the program may use the writer for another
+    query later. ``root_uri`` is the query's checkpoint, as Spark resolved it. ``begin`` calls
+    PySpark's own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the
+    program holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be
+    read. ``notes`` are messages for the user. ``plan`` is the query's part of the restore plan.
+    ``own`` is the checkpoint location that the program sets, as the program wrote it.
+    ``waited_until`` is when the query was last seen without input, ISO 8601. ``recent_batches`` are
+    the newest batches whose report was seen. ``quiesced`` says that flinkish has ended, or is
+    ending, the query. ``adopted`` says that flinkish cannot start the query again: it ran before
+    flinkish was attached, or it is a flow of a pipeline. ``recorded`` is what :func:`what_lasts`
+    returned when the registry got the query's facts.
     """
 
     name: str
@@ -178,7 +179,7 @@ _UNSET: Mapping[str, Call] = {
 
 
 def set_again(writer: Any, facts: WriterFacts) -> None:
-    """Give the writer of a query its settings of another time, except for name and checkpoint."""
+    """Give the writer of a query the settings in ``facts``, except for name and checkpoint."""
     now = facts_of(writer).copy()
     for kind, before in now.calls.items():
         call = facts.calls.get(kind) or _UNSET.get(kind)

@@ -21,7 +21,7 @@ ASKED = 2.0
 #: started; with an announced number of queries, the seconds to wait for the next of them.
 QUIET = 10.0
 QUIET_ANNOUNCED = 60.0
-#: Seconds after the last start after which such a program counts as complete.
+#: Seconds after the last start after which the job of a program that does not wait is complete.
 COMPLETE = 600.0
 
 

@@ -29,7 +29,7 @@ def take_call(path: str) -> DriverCall:
 
 
 def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object]) -> int:
-    """Do some work, and write as the answer its result (a dataclass) or its error.
+    """Do some work, and write its result (a dataclass) or its error as the answer.
 
     Returns the driver's exit status.
     """

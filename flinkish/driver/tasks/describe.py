@@ -75,8 +75,8 @@ class PlanningRuntime:
         self._planning = Planning(options)
         self._names = Names("")  # no query gets a checkpoint from these names
         self.queries: list[tuple[str, PlannedQuery]] = []
-        #: The hook asks this gate before the program looks at a query. It is always open, because
-        #: this runtime restores nothing.
+        #: Stands in for the gate of a job's runtime. It is always open, because this runtime
+        #: restores nothing.
         self.restore_gate = RestoreGate(None, list, self.fail, lambda _: None)
         self._fatal: FlinkishError | None = None
         self._session: Any = None

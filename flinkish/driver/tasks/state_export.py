@@ -93,7 +93,7 @@ def _applied(where: str | None, frame: Any) -> Iterator[None]:
 
     try:
         yield
-    except (AnalysisException, PythonException):  # from the target, and from flinkish's tasks
+    except (AnalysisException, PythonException):  # raised for the target, or in flinkish's tasks
         raise
     except PySparkException as error:
         if where is None:
