@@ -56,7 +56,7 @@ def attach(
 ) -> Attachment:
     """Put the queries of this program under flinkish's control, whatever started it.
 
-    Call it before the program makes its Spark session. If the session has queries already, they
+    Call this before the program makes its Spark session. If the session has queries already, they
     are adopted where they can be. The job appears in the registry when the session is there, and
     ``list``, ``status``, ``savepoint``, ``stop``, ``cancel``, ``check``, ``wait`` and ``metrics``
     work as for a job of ``flinkish run``. What is not an argument comes from the environment

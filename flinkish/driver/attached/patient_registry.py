@@ -1,4 +1,4 @@
-"""The registry of a driver that another launcher started, whose program can run on without it.
+"""The registry of a driver that another launcher started; its program can do without one.
 
 While the registry cannot be reached, what has to be recorded waits in memory, in order, and a
 thread tries again. No heartbeat and no change is attempted while the registry is known to be out of
@@ -243,8 +243,8 @@ class PatientRegistry(Registry):
                 if isinstance(self._database, OutOfReach):
                     self.use(self._reach())
                 else:
-                    # This opens a lost connection again, which may take until its time limit. It
-                    # does not hold the lock, so that the program's threads do not wait for it.
+                    # This opens a lost connection again, which may take until its time limit. The
+                    # call does not hold the lock, for which the program's threads would wait.
                     Registry.requests(self, self._job.job_id)
                     with self._order:
                         self._flush()

@@ -3,7 +3,7 @@
 The status of a program that calls ``sys.exit`` is known. The status of a program that raises
 ``SystemExit`` itself is not known, because Python calls no hook for it. Python does not tell either
 whether the program has handled a ``SystemExit`` of ``sys.exit``. A program that starts queries
-after that call has handled it.
+after that call counts as having handled the exception.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class _Client:
     def offsets(
         self, places: Collection[tuple[str, int]], of: str | int
     ) -> dict[tuple[str, int], FirstRow]:
-        """Return one offset of each place; for a time, also the timestamp of the row there.
+        """Return one offset of each place, and for a time the timestamp of the row at the offset.
 
         ``of`` is ``earliest`` or ``latest``, or a time in milliseconds since the epoch. For a time
         it is the offset of the first row at or after that time, -1 if there is no such row.

@@ -107,7 +107,7 @@ class DriverRestoreEnvironment:
                 return taken
         job_at = None
         if offer.live and _is_own(offer.query.sink, new.sink, new.session):
-            job_at = newest_planned_batch(offer.origin.root)  # read after the sink, so never behind
+            job_at = newest_planned_batch(offer.origin.root)  # read last, so never behind the sink
         query = Continuation(
             recipe.batch_id,
             identity.keep,

@@ -272,7 +272,7 @@ class MeaningReader:
         number = _number(attribute)
         if number not in self._nameless:
             return str(attribute.name())
-        self._nameless.discard(number)  # in case its definition contains it
+        self._nameless.discard(number)  # in case the definition contains the attribute
         text = self._text(self._definitions[number][0], follow=False)
         self._nameless.add(number)
         return "window" if _WINDOW.match(text) else text  # _window() describes its definition
@@ -280,7 +280,7 @@ class MeaningReader:
     def _origin(self, attribute: Any) -> str:
         number = _number(attribute)
         if number not in self._origins:
-            self._origins[number] = str(attribute.name())  # in case its definition contains it
+            self._origins[number] = str(attribute.name())  # in case the definition contains it
             defined = self._definitions.get(number)
             if defined is not None:
                 texts = [self._text(each, follow=True) for each in defined]

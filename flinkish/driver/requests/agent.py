@@ -28,9 +28,8 @@ class Agent:
     """Serves one job until :meth:`close`.
 
     ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
-    may continue after its job was stopped or cancelled. After that the program is
-    interrupted. If ``let_go`` is given, it is called instead, because flinkish did not start the
-    process.
+    may continue after its job was stopped or cancelled. After that the program is interrupted. If
+    ``let_go`` is given, it is called instead, because flinkish did not start the process.
     """
 
     def __init__(
@@ -184,7 +183,7 @@ def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> Non
         try:
             runtime.registry.abandon(runtime.job_id, ended.to_record())
             runtime.registry.transition(runtime.job_id, state, why)
-        except RegistryError as error:  # without a record, the job would be restarted
+        except RegistryError as error:  # unrecorded, the job would count as failed and restart
             log(f"registry: {error.message}")
             time.sleep(_PAUSE)
             continue

@@ -153,7 +153,7 @@ class Restorer:
         return restorer
 
     def settings_for(self, name: str) -> Mapping[str, str]:
-        """Return the Spark settings for planning query ``name``, which its checkpoint will pin."""
+        """Return the Spark settings of query ``name``'s checkpoint, to plan the query with them."""
         return planning_settings(self._offers, name)
 
     def restore(

@@ -113,7 +113,7 @@ class StartJudge:
             self._others.take(name, sink, None, session, checkpoint=checkpoint)
             return [checkpoint_not_read(name, location, error).text]
         # The claims come first, because the user must know of another job that still holds one.
-        # With the claims taken, no other job changes the checkpoint or the output that are judged.
+        # From then on no other job changes what is judged: a job that held a claim has ended.
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)

@@ -59,7 +59,8 @@ class QueryReports:
 
         Queries that are being started again are left out, because the end of their last run would
         release their present claims. So are queries whose table must be rolled back first. If the
-        driver is killed before the rollback, the next driver restores these queries again.
+        driver is killed before the rollback, these queries have not started, and the next driver
+        restores them again.
         """
         left = {*self._starting, *self._to_roll_back()}
         return [status_of(query) for query in self._queries() if query.name not in left]

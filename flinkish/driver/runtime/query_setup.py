@@ -45,7 +45,7 @@ class Prepared:
     program wrote it. ``restored_batch`` is None if the query was not restored just now. ``planned``
     is None if the plan could not be read. ``notes`` are messages for the user. ``plan`` is the
     query's part of the restore plan. ``own`` is the checkpoint location that the program sets, as
-    the program wrote it.
+    the program wrote it, or None.
     """
 
     name: str
@@ -257,8 +257,8 @@ class Preparer:
             refusal = _refuse_second(name, first, own)
             if refusal is not None:
                 raise refusal
-            # The program starts the query again, which continues from the restored checkpoint, not
-            # from that of the original job at the program's own location.
+            # The program starts the query again. The query continues from the restored checkpoint,
+            # not from that of the original job at the program's own location.
             newest = self._newest(name)
             plan = None if newest is None else newest.plan
             again = replace(prepared, location=restored_at, plan=plan)
@@ -272,7 +272,7 @@ class Preparer:
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
             if own is not None and place is not None:
-                # A later start of the program, maybe on another host, looks for it in this place.
+                # A later start of the program, maybe on another host, looks in that place.
                 directory = place(storage.locate(str(qualified(own, session))))
                 location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)

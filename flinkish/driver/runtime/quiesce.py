@@ -8,7 +8,7 @@ The stop methods, softest first (the one that was used is part of a request's re
 
 Setting a query's state to TERMINATED lets its batch finish, but on Spark 4.x only at some moments.
 ``MicroBatchExecution.runBatch`` checks the state once more between planning and execution, and
-interrupts its own thread if the state is not ACTIVE (seen on 4.3.0: 6 of 25 queries that were ended
+interrupts its own thread if the state is TERMINATED (seen on 4.3.0: 6 of 25 queries that were ended
 at a random moment lost the batch they were planning; 3.5.9 has no such check: 0 of 20). So on 4.x
 the state is set only while Spark's progress lock is held, which prevents a batch from being planned
 and from being committed, and only when the query sleeps or is past that check.

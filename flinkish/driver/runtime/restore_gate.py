@@ -176,8 +176,8 @@ class RestoreGate:
         """Settle, after a while, for a program that does not wait for its queries.
 
         Called by every heartbeat, and never waits: a restore that copies state, or a table that is
-        rolled back, may take longer than a job may go without one. ``interrupt`` ends a program
-        whose restore is refused.
+        rolled back, can take longer than a job may go without a heartbeat. ``interrupt`` ends a
+        program whose restore is refused.
         """
         held_since = self._held_since
         if held_since is None or time.monotonic() - held_since < _HOLD_LIMIT or self._starting:

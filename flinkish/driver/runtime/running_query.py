@@ -77,7 +77,7 @@ class ManagedQuery:
     PySpark's own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the
     program holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be
     read. ``notes`` are messages for the user. ``plan`` is the query's part of the restore plan.
-    ``own`` is the checkpoint location that the program sets, as the program wrote it.
+    ``own`` is the checkpoint location that the program sets, as the program wrote it, or None.
     ``waited_until`` is when the query was last seen without input, ISO 8601. ``recent_batches`` are
     the newest batches whose report was seen. ``quiesced`` says that flinkish has ended, or is
     ending, the query. ``adopted`` says that flinkish cannot start the query again: it ran before
