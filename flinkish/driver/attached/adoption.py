@@ -1,8 +1,8 @@
 """Queries that ran before flinkish was attached: which of them it can take charge of.
 
-What the program told its writers is gone, but the running query says most of it: its plan (with
-uids), its trigger and its sink. flinkish cannot start such a query again. So the query does not
-continue after a failed ``stop``, and it cannot be drained.
+The settings that the program gave its writers are gone, but the running query shows most of them:
+its plan (with uids), its trigger and its sink. flinkish cannot start such a query again. So the
+query does not continue after a failed ``stop``, and it cannot be drained.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def attach(
     ------
     SystemExit
         The restore that was asked for is not possible; the status is that of ``flinkish run -s``.
-        In a notebook the FlinkishError itself.
+        In a notebook, the FlinkishError itself is raised.
     """
     global _current
     if _current is not None and not _current.has_ended:

@@ -127,7 +127,7 @@ class IcebergTable:
     def _newest_batch(self, table: Any, query_id: str) -> int | None:
         """Return the query's newest batch as ``SparkWrite`` finds it, or None.
 
-        Raises TableError if the snapshots that would tell are no longer there.
+        Raises TableError if the snapshots that might have the batch have expired.
         """
         oldest = None
         for oldest in self._ancestors(table):

@@ -260,7 +260,7 @@ def start_status(sink: NewSink, session: Any, query_id: str | None) -> SinkStatu
 def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str | None]:
     """Return where a query is about to start, and its query id if it has one.
 
-    Raises StorageError if its checkpoint cannot be read from here.
+    Raises StorageError if the checkpoint cannot be read by this process.
     """
     try:
         root = storage.locate(location)

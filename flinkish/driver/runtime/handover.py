@@ -44,8 +44,8 @@ def await_turn(
     ``is_over`` returns whether the job was canceled meanwhile.
 
     Raises SystemExit if the job has ended, and FlinkishError if the query could not be restored
-    from the old job, or fails in its batch on the copy: then this job fails, and the old job
-    continues.
+    from the old job, or fails in its batch on the copy. After such an error this job fails, and
+    the old job continues.
     """
     job = registry.job(job_id)
     assert job.launch.restore is not None

@@ -259,7 +259,7 @@ class Runtime:
         started = queries and self.start_phase.is_over and not self.restore_gate.closed
         if self._is_running or self.fatal is not None or not started:
             return
-        self._is_running = True  # at once: several threads come here
+        self._is_running = True  # set first, as several threads call this
         names = ", ".join(f"'{query.name}'" for query in queries)
         reason = f"{'query' if len(queries) == 1 else 'queries'} {names} started"
         if missing := self.start_phase.missing:

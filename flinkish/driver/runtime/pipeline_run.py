@@ -4,7 +4,7 @@ The program asks the server for the run (``PipelineCommand.StartRun``). The serv
 queries of the flows itself, each flow after the flows whose tables it reads. A query ends when it
 has read the available input. All flows are planned, and restored, before the program's request
 reaches the server. A query is held at the event of its start while a request of flinkish's is in
-flight, and ends there if the job is over by then.
+flight. If the job is over after that, the query ends before its first batch.
 """
 
 from __future__ import annotations

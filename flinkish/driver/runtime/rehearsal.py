@@ -184,7 +184,7 @@ def _watch(
         following = first if newest is None else max(newest + 1, first)
         batches = _batches(jsq, first, following)
         rehearsed = RehearsedQuery(name, restored, batches, rows_per_second=rate_of(batches))
-        has_ended = spark_jvm.has_ended(jsq)  # read first: a query that ends has its error by then
+        has_ended = spark_jvm.has_ended(jsq)  # read before the error, which an ended query has
         error = spark_jvm.error_of(jsq)
         if error is not None:
             return replace(rehearsed, error=error[:_ERROR], failed_batch=following)
