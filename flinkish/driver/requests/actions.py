@@ -42,13 +42,10 @@ from flinkish.errors import (
 )
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
-from flinkish.savepoint.format.contents import (
-    FORMAT_CANONICAL,
-    FORMAT_NATIVE,
-)
+from flinkish.savepoint.format.contents import FORMAT_CANONICAL, FORMAT_NATIVE
 
 _POLL = 0.1  # seconds
-_PAUSE = 1.0  # seconds between attempts to record an outcome
+_PAUSE = 1.0  # seconds between attempts while the registry cannot be reached
 #: The number of looks after which a query counts as busy.
 _LOOKS = 5
 
@@ -78,6 +75,7 @@ class Actions:
         self._quiesce_timeout = quiesce_timeout
         self._cancel_grace = cancel_grace
         self._limit = TimeLimit(savepoint_timeout, math.inf)  # of the request that is carried out
+        self._next_look = 0.0  # for a cancel, ``time.monotonic``
 
     def perform(self, request: Request, closed: threading.Event) -> None:
         """Carry out ``request`` and write its result or error into the registry.
@@ -107,8 +105,7 @@ class Actions:
                 error.data.setdefault("job_id", request.job_id)
                 write = partial(registry.fail, request.request_id, error.to_record())
             except Exception as error:  # noqa: BLE001 - see below
-                # This is the boundary of the agent: any error must reach the client, and the job
-                # must continue.
+                # Any error must reach the client, and the job must continue.
                 traceback.print_exc()
                 wrapped = _ours(error)
                 wrapped.data.setdefault("job_id", request.job_id)
@@ -364,10 +361,13 @@ class Actions:
         A plain cancel must not wait for a savepoint that itself waits. While the registry cannot
         be reached, no cancel is seen, because the savepoint matters more.
         """
+        if time.monotonic() < self._next_look:
+            return  # a failed look may take until the connection's time limit
         try:
             others = self._runtime.registry.requests(request.job_id)
         except RegistryError as error:
             log(f"registry: {error.message}")
+            self._next_look = time.monotonic() + _PAUSE
             return
         for other in others:
             plain = other.kind is RequestKind.CANCEL and other.savepoint is None

@@ -154,7 +154,7 @@ class Agent:
         os.kill(os.getpid(), signal.SIGINT)
         if self._closed.wait(5.0):
             return
-        finish_now(self._runtime)
+        finish_now(self._runtime, self._closed)
 
 
 def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> None:
@@ -174,8 +174,13 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
         leave(1)
 
 
-def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> None:
-    """Record the job's end and exit without waiting for the program."""
+def finish_now(
+    runtime: Runtime, closed: threading.Event, leave: Callable[[int], None] = os._exit
+) -> None:
+    """Record the job's end and exit without waiting for the program, unless it ends meanwhile.
+
+    ``closed`` is set once the program has ended; the driver then records the end itself.
+    """
     state = runtime.ending or JobState.FAILED
     ended = WrongState(f"the job is {state.value}")
     why = "its program did not end by itself and was terminated"
@@ -185,7 +190,8 @@ def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> Non
             runtime.registry.transition(runtime.job_id, state, why)
         except RegistryError as error:  # unrecorded, the job would count as failed and restart
             log(f"registry: {error.message}")
-            time.sleep(_PAUSE)
+            if closed.wait(_PAUSE):
+                return
             continue
         except FlinkishError as error:  # somebody else has recorded its end
             log(error.message)
