@@ -33,7 +33,7 @@ from typing import IO, Any, BinaryIO
 from flinkish import storage
 from flinkish.avro.container import DECOMPRESS, Block, ContainerReader, UnsupportedAvro
 from flinkish.avro.decoding import Cursor, DamagedAvro, Decode, compile_schema, then, union
-from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
+from flinkish.errors import Corrupt, NotSavepointable, SavepointNotFound, UnsupportedFormat
 from flinkish.savepoint.format import limits
 from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord
 from flinkish.savepoint.format.records import (
@@ -136,6 +136,9 @@ class MetadataWriter:
         except OSError as error:
             self._discard()
             raise storage.storage_error("write", self._final, error) from error
+        except NotSavepointable:
+            self._discard()
+            raise
 
     def _discard(self) -> None:
         """Close and remove the temporary file, if it still exists."""
@@ -164,7 +167,13 @@ class MetadataWriter:
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
         # The pair selects the union's branch; fastavro's annotation of write lacks such pairs.
-        self._writer.write((f"{NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
+        try:
+            self._writer.write((f"{NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
+        except UnicodeEncodeError as error:
+            raise NotSavepointable(
+                f"a savepoint cannot contain {error.object!a}, which is not valid Unicode",
+                hint="it comes from bytes that are not UTF-8: rename the file, query or job",
+            ) from error
 
     def commit(self) -> int:
         """Seal the file and put it in place, complete or not at all; return its size in bytes."""

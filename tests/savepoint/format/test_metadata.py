@@ -11,7 +11,7 @@ import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.checkpoint.operators import StateOnDisk
-from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
+from flinkish.errors import Corrupt, NotSavepointable, SavepointNotFound, UnsupportedFormat
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.savepoint.format import metadata
@@ -98,6 +98,17 @@ def test_any_avro_reader_can_read_it(tmp_path: Path) -> None:
 def test_uncommitted_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), MetadataWriter(str(tmp_path), HEADER, [QUERY]):
         raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_text_that_is_not_unicode_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    """Python keeps bytes of a name or an argument that are not UTF-8 as lone surrogates."""
+    job = replace(HEADER.job, name="caf\udce9")
+    with pytest.raises(NotSavepointable, match=r"caf\\udce9"):
+        MetadataWriter(str(tmp_path), replace(HEADER, job=job), [QUERY])
+    odd = replace(FILES[0], path="caf\udce9")
+    with pytest.raises(NotSavepointable, match=r"caf\\udce9"):
+        write(tmp_path, [odd])
     assert list(tmp_path.iterdir()) == []
 
 
