@@ -290,7 +290,7 @@ class RemoteStore:
         size = 0
         with (
             _room.taken(10 * _PART),
-            self._open(source, "rb", _PART) as reader,
+            self.open_file(source) as reader,
             self._new_file(target, _PART) as writer,
         ):
             while block := reader.read(_BLOCK):
