@@ -30,7 +30,6 @@ from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.pipeline_run import PipelineRun
-from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed
 from flinkish.driver.spark.jvm import configured
 from flinkish.driver.tasks.answering import answer_with
@@ -75,9 +74,6 @@ class PlanningRuntime:
         self._planning = Planning(options)
         self._names = Names("")  # no query gets a checkpoint from these names
         self.queries: list[tuple[str, PlannedQuery]] = []
-        #: Stands in for the gate of a job's runtime. It is always open, because this runtime
-        #: restores nothing.
-        self.restore_gate = RestoreGate(None, list, self.fail, lambda _: None)
         self._fatal: FlinkishError | None = None
         self._session: Any = None
         self._planner: RestorePlanner | None = None
