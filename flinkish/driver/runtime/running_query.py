@@ -79,10 +79,9 @@ class ManagedQuery:
     read. ``notes`` are messages for the user. ``plan`` is the query's part of the restore plan.
     ``own`` is the checkpoint location that the program sets, as the program wrote it, or None.
     ``waited_until`` is when the query was last seen without input, ISO 8601. ``recent_batches`` are
-    the newest batches whose report was seen. ``quiesced`` says that flinkish has ended, or is
-    ending, the query. ``adopted`` says that flinkish cannot start the query again: it ran before
-    flinkish was attached, or it is a flow of a pipeline. ``recorded`` is what :func:`what_lasts`
-    returned when the registry got the query's facts.
+    the newest whose report was seen. ``quiesced``: flinkish has ended, or is ending, the query.
+    ``adopted``: flinkish cannot start the query again, as it ran before flinkish was attached, or
+    is a flow of a pipeline. ``recorded``: what :func:`what_lasts` returned at the last record.
     """
 
     name: str
