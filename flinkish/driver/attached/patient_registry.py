@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from flinkish.driver.log import log
-from flinkish.errors import DriverLost, FlinkishError, RegistryError
+from flinkish.errors import FlinkishError, RegistryError
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.registry.claims import Claim
 from flinkish.registry.database import Database, Parameters, Row, Transaction
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Request
@@ -82,7 +81,6 @@ class PatientRegistry(Registry):
         self._is_reached = threading.Event()
         self._closed = threading.Event()
         self._has_said = False
-        self._claims: dict[str, Sequence[str]] = {}
         #: Facts that wait, by query, until a heartbeat has reported the query.
         self._facts: dict[str, tuple[str, QueryFacts]] = {}
         self._is_lost_to_another = False
@@ -185,14 +183,6 @@ class PatientRegistry(Registry):
             self._lose(error)
             return self._job
 
-    def claim_resources(
-        self, job_id: str, query: str, resources: Sequence[str], **more: Any
-    ) -> list[Claim]:
-        holders = Registry.claim_resources(self, job_id, query, resources, **more)
-        if not holders:
-            self._claims[query] = resources
-        return holders
-
     def _record_facts(self) -> None:
         try:
             for name, (query_id, facts) in list(self._facts.items()):
@@ -277,14 +267,9 @@ class PatientRegistry(Registry):
         the job.
         """
         job_id = self._job.job_id
-        ended = Registry.job(self, job_id)
-        if (ended.failure or {}).get("id") != DriverLost.id:
-            return False
         try:
-            Registry.restart(self, ended, "its driver had only been out of sight")
-            Registry.update_job(self, job_id, driver=process_ref())
-            for query, resources in self._claims.items():
-                Registry.claim_resources(self, job_id, query, resources)
+            if Registry.take_back(self, job_id, process_ref()).is_final:
+                return False
             Registry.transition(self, job_id, self._job.state, "its driver runs")
         except RegistryError:
             raise

@@ -128,8 +128,9 @@ class Agent:
     def _disowned(self, state: JobState) -> None:
         """End the driver, because the registry has a final state or a newer driver for its job.
 
-        A reader that could not see this driver has declared the job lost. Another job may already
-        run from its savepoint, so this driver must not continue.
+        A reader that could not see this driver has declared the job lost, and the report could not
+        take that back (:meth:`.Registry.take_back`). Another job may already run from its
+        savepoint, so this driver must not continue.
         """
         why = f"the registry says that this job is {state.value}"
         log(f"{why}: its driver must not continue")

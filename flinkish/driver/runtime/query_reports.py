@@ -25,6 +25,11 @@ from flinkish.errors import FlinkishError, RegistryError, UsageError
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState
+from flinkish.registry.liveness import process_ref
+
+#: Seconds after a reader has declared the job lost during which its driver may go on. Later, people
+#: may have used the job's state where the registry does not see it, as with plain Spark.
+_OUT_OF_SIGHT = 300.0
 
 
 class QueryReports:
@@ -68,13 +73,16 @@ class QueryReports:
     def send(self) -> tuple[JobState, Sequence[QueryStatus]]:
         """Write the heartbeat, the statuses, and the facts of queries that are new or have changed.
 
-        Returns the job's state in the registry, and the statuses: none once Spark is stopped.
+        Returns the job's state in the registry, and the statuses: none once Spark is stopped. A
+        job that a reader has wrongly declared lost is taken back.
 
         Spark describes the sources of a query in its first progress report, so facts can change.
         """
         with self._lock:
             statuses = [] if self._session.is_stopped else self.statuses()
             state = self._registry.heartbeat(self._job_id, statuses)
+            if state is JobState.FAILED:
+                state = self._taken_back()
             reported = {status.name for status in statuses}
             for query in self._queries():
                 described = what_lasts(query)
@@ -83,6 +91,23 @@ class QueryReports:
                     self._registry.record_facts(self._job_id, query.name, query.query_id, facts)
                     query.recorded = described
         return state, statuses
+
+    def _taken_back(self) -> JobState:
+        """Take back the end of the job if a reader has only not heard of it; return its state.
+
+        After a failover of the registry's server, or a cut of the network, no driver has reported
+        for long, and the first reader takes all those for lost that it cannot see.
+        """
+        try:
+            state = self._registry.take_back(self._job_id, process_ref(), within=_OUT_OF_SIGHT)
+        except RegistryError:
+            raise
+        except FlinkishError as error:
+            log(f"the registry counts this job as lost, and it cannot go on: {error.message}")
+            return JobState.FAILED
+        if not state.is_final:
+            log("the registry had counted this job as lost, and has it again")
+        return state
 
     def try_send(self) -> bool:
         """Send a report, and return whether it arrived; if not, the next heartbeat sends one."""
