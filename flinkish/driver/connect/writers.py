@@ -25,10 +25,15 @@ _TRIGGERS = {
 
 
 class ServerWriter:
-    """A client's ``DataStreamWriter`` with the members of a classic writer that flinkish uses."""
+    """A client's ``DataStreamWriter`` with the members of a classic writer that flinkish uses.
+
+    It keeps a copy of the client's writer, for one query and its restarts. The program may use the
+    client's writer for another query, which must not get what flinkish sets for this one.
+    """
 
     def __init__(self, writer: Any) -> None:
-        self._writer = writer
+        self._writer = type(writer)(writer._write_stream._child, writer._session)
+        self._writer._write_proto.CopyFrom(writer._write_proto)
         self._spark = session_behind(writer._session.client)
         self.__dict__["_flinkish_facts"] = told(writer._write_proto)
 
@@ -57,11 +62,11 @@ class ServerWriter:
         return (writer if mode is None else writer.outputMode(mode))._jwrite
 
     def queryName(self, name: str) -> None:
-        """Set the name of the query, on the client's writer."""
+        """Set the name of the query."""
         self._writer.queryName(name)
 
     def option(self, key: str, value: str) -> None:
-        """Set an option of the query, on the client's writer."""
+        """Set an option of the query."""
         self._writer.option(key, value)
 
     def only_once(self) -> None:
@@ -73,22 +78,16 @@ def start_through(
     writer: Any,
     asked: Mapping[str, Any],
     start: Callable[[Any, WriterFacts, Callable[[], Any]], Any],
-    begin: Callable[[], Any],
+    begin: Callable[[Any], Any],
 ) -> Any:
     """Start the query of a client's writer by calling ``start``, a method of the runtime.
 
     ``asked`` are the arguments of ``DataStreamWriter.start`` or ``toTable``. ``begin`` sends the
-    client's own command. What ``start`` sets on the writer is undone at the end.
+    client's own command for the writer that it gets, a copy.
     """
     _tell(writer, **asked)
     server = ServerWriter(writer)
-    message = writer._write_proto
-    before = type(message)()
-    before.CopyFrom(message)
-    try:
-        return start(server, facts_of(server), lambda: served(begin(), server._spark))
-    finally:
-        message.CopyFrom(before)
+    return start(server, facts_of(server), lambda: served(begin(server._writer), server._spark))
 
 
 def _tell(

@@ -281,7 +281,7 @@ class Hook:
 
         @functools.wraps(original)
         def start(writer: Any, **asked: Any) -> Any:
-            return start_through(writer, asked, runtime.start_query, lambda: original(writer))
+            return start_through(writer, asked, runtime.start_query, original)
 
         return start
 
