@@ -167,7 +167,7 @@ class Attachment:
             self._end = ProgramEnd(
                 self._program_ended,
                 interactive=is_interactive(),
-                starts=lambda: 0 if self._served is None else len(self._runtime.queries()),
+                starts=lambda: 0 if self._served is None else self._runtime.start_phase.starts,
             )
         session = SparkSession._instantiatedSession
         if session is not None and session._jvm is not None and not _is_stopped(session):

@@ -24,8 +24,8 @@ class ProgramEnd:
     """Calls ``conclude`` with the program's outcome when it ends, until :meth:`remove`.
 
     ``conclude`` returns the exit status of the process in place of the program's, or None. The
-    errors of an ``interactive`` interpreter are not its end. ``starts`` returns how many queries
-    the program has started.
+    errors of an ``interactive`` interpreter are not its end. ``starts`` returns how many
+    starts of queries the program has begun.
     """
 
     def __init__(

@@ -101,7 +101,8 @@ class FlowStarts:
             self._gate.settle()
             if self._gate.ending is not None or self._gate.fatal is not None:
                 return False
-            self._gate.add(query)
+            with self._start_phase.starting(query.name):
+                self._gate.add(query)
         self._on_start()
         if restored:
             error = make_log_ready(query.jsq, query.session, query.name, self._paths)

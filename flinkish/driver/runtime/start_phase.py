@@ -41,6 +41,8 @@ class StartPhase:
         self._clock = clock
         self._lock = threading.Lock()
         self._in_flight: list[str] = []
+        #: How many starts have begun, also those of a query that is started again.
+        self.starts = 0
         self._started: set[str] = set()
         self._last: float | None = None
         self._over = False
@@ -75,6 +77,7 @@ class StartPhase:
         """Mark a query as being started."""
         with self._lock:
             self._in_flight.append(name)
+            self.starts += 1
         try:
             yield
         finally:
