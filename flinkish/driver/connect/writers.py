@@ -66,7 +66,11 @@ class ServerWriter:
         self._writer.queryName(name)
 
     def option(self, key: str, value: str) -> None:
-        """Set an option of the query."""
+        """Set an option of the query, however the program spells it."""
+        options = self._writer._write_proto.options
+        # The server ignores the case of a key and takes the last; the map's order is random.
+        for same in [each for each in options if each.lower() == key.lower()]:
+            del options[same]
         self._writer.option(key, value)
 
     def only_once(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flinkish.driver.connect import writers
-from flinkish.driver.connect.writers import start_through, told
+from flinkish.driver.connect.writers import ServerWriter, start_through, told
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.running_query import ManagedQuery, set_identity
 
@@ -114,3 +114,18 @@ def test_a_query_is_started_again_as_it_was_though_its_writer_was_used_again(
     assert sent[-1].once
     del second.options["checkpointLocation"]
     assert writer._write_proto == second, "the program's own has only the program's settings"
+
+
+def test_what_flinkish_sets_replaces_the_option_that_the_program_spells_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server ignores the case and takes the last, and a message's map has no order."""
+    client = pytest.importorskip("pyspark.sql.connect.streaming.readwriter")
+    monkeypatch.setattr(writers, "session_behind", lambda _client: None)
+    writer = client.DataStreamWriter(None, SimpleNamespace(client=None))
+    kept = ServerWriter(writer.options(checkpointlocation="/own", path="/out"))
+    kept.option("checkpointLocation", "/restored")
+    assert dict(kept._writer._write_proto.options) == {
+        "checkpointLocation": "/restored",
+        "path": "/out",
+    }
