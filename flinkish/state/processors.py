@@ -79,7 +79,7 @@ def transform_with_state(
     if not hasattr(grouped, method):
         raise UnsupportedSession(
             f"this Spark has no {method}",
-            hint="use apply_in_pandas_with_state, or a Spark that has it (4.0; for rows 4.1)",
+            hint="use apply_in_pandas_with_state, or Spark 4.1 or newer (4.0 with in_pandas)",
         )
     declared = declare(states, by_element=True)
     wrapped = _typed_processor(processor, states, TaskFormats(declared, declared.serializers))
