@@ -82,10 +82,10 @@ def cancel(
 
 
 def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, str | None]:
-    """Return (job, with a savepoint, its target or None for the default). Pure.
+    """Return (job, whether a savepoint is taken, its target or None for the default). Pure.
 
-    In ``cancel -s JOB``, click takes JOB for the optional target and finds no job. A target without
-    a job is therefore the job (Flink: ``CliFrontend.cancel``).
+    In ``cancel -s JOB``, click treats JOB as the optional target and finds no job. A target without
+    a job is therefore the job (Flink: ``CliFrontend.cancel``). UsageError if both are missing.
     """
     if job is None:
         if not savepoint:

@@ -37,7 +37,7 @@ REDRAW = 1.0
 def _states(
     _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> frozenset[JobState]:
-    """Return the job states that words such as ``running,failed`` name, in upper or lower case."""
+    """Return the states that words such as ``running,Failed`` name; UsageError for other words."""
     words = [word.strip().upper() for value in values for word in value.split(",")]
     states = {state.value: state for state in JobState} | {"CANCELLED": JobState.CANCELED}
     for word in words:
@@ -139,7 +139,7 @@ class ListOptions:
     """The options of ``list`` that choose jobs.
 
     Jobs in a final state are left out without ``everything``, ``failed`` or ``states``. ``running``
-    and ``scheduled`` are Flink's ``-r`` and ``-s``; without either flag, both kinds are listed.
+    and ``scheduled`` are Flink's ``-r`` and ``-s``; both kinds are listed with both or neither.
     ``name`` is a pattern; ``since`` is in seconds since the epoch.
     """
 

@@ -75,8 +75,8 @@ def logs(
     """Show the driver's log of a job, running or ended, across all its attempts.
 
     A line without a time and a level (a stack trace, program output) belongs to the line
-    before. On a terminal, unprintable characters are escaped; to a pipe or a file, the log is
-    written unchanged.
+    before. On a terminal, unprintable characters are escaped; in a pipe or a file, they are
+    unchanged.
     """
     if follow and call.out.json:
         raise UsageError(
