@@ -52,8 +52,9 @@ def cancel(
 ) -> int:
     """Cancel a job, with a savepoint first if -s is given.
 
-    If the driver runs on this host and does not answer within execution.cancel.grace, it is
-    killed.
+    A driver that does not answer within execution.cancel.grace, or does not end, is killed if it
+    runs on this host or in cluster mode; with -s only after the savepoint is complete. With
+    -detached, no driver is killed.
     """
     job, with_savepoint, target = resolve_words(job, savepoint)
     with call.session() as session:

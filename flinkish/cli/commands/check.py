@@ -57,7 +57,8 @@ class CheckOptions(OriginOptions):
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="Save the plan for run --plan FILE. It is bound to the savepoint, the program and Spark.",
+    help="Save the plan of a savepoint for run --plan FILE. The plan is bound to the savepoint, "
+    "the program and Spark.",
 )
 @click.option(
     "--format",
@@ -120,7 +121,7 @@ def _program_of(origin: Origin | None) -> str | None:
 
 
 def _annotated(origin: Origin | None) -> str | None:
-    """Return the file for annotations; None if no program in a file of the checkout is known."""
+    """Return the program's file for annotations; None if it is unknown or not in the checkout."""
     file = None if origin is None else origin.program.application
     return plan_markdown.in_repository(file, os.environ)
 

@@ -138,7 +138,7 @@ def _shared_ids(queries: list[dict[str, Any]]) -> list[str]:
 
 
 def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
-    """Yield a query as lines: its tree, and without ``quiet`` the state of each operator."""
+    """Yield a query as lines: its tree and, unless ``quiet``, the state of stateful operators."""
     yield f"Query {query['name']}"
     yield from (f"  {line}" for line in query["tree"])
     if quiet:

@@ -47,7 +47,7 @@ def _pattern(
     metavar="N",
     help="Only the last N lines.",
 )
-@since_option("Only lines since: 2h, 90 s, 10:30, 2026-11-23T10:30.")
+@since_option("Only lines of the last DURATION (2h, 90 s), or since 10:30 or 2026-11-23T10:30.")
 @click.option(
     "--level",
     callback=_level,

@@ -113,7 +113,7 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     metavar="N",
     type=click.IntRange(min=1),
     help="Number of queries that the program starts: the job is RUNNING, and ready for a "
-    "savepoint, once all run. Default: it is RUNNING once the program waits for a query.",
+    "savepoint, once all of them run. Default: once the program waits for any query.",
 )
 @click.option(
     "--restart-strategy",

@@ -246,8 +246,8 @@ def savepoint(
     """Take a savepoint of a running job, which keeps running, or of a dead job.
 
     The savepoint becomes a new directory in TARGET, by default in
-    execution.checkpointing.savepoint-dir. Give a FAILED, CANCELED or FINISHED job by its id:
-    its checkpoint is saved without a driver. To see the contents of a savepoint: flinkish
+    execution.checkpointing.savepoint-dir. If you give the id of a FAILED, CANCELED or FINISHED
+    job, its checkpoint is saved without a driver. To see the contents of a savepoint: flinkish
     savepoint show PATH
     """
     from flinkish.savepoint.manage.retention import Policy

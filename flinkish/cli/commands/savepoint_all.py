@@ -73,7 +73,7 @@ def save_all(
 def begin(
     session: Session, asked: AllJobs, pattern: str | None, verb: Verb, *, dry_run: bool
 ) -> bool:
-    """Report that there are no jobs, and what would be done; return False for a dry run."""
+    """Report a lack of jobs and, in a dry run, what would be done; return ``not dry_run``."""
     if not asked.jobs:
         states = "running" if verb == "savepoint" else "running or starting"
         none = f"no {states} job matches {pattern!r}" if pattern else f"no job is {states}"

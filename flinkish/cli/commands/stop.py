@@ -65,8 +65,8 @@ def stop(
 
     With --drain, each query runs a last batch without new input and with its watermark at the
     maximum (9223372036854775 ms), which emits all state that waits for event time. Use it to
-    end a job for good: for a job restored from its savepoint, all later rows are late. Once
-    draining has begun, a failure ends the job.
+    end a job for good, because all rows are late for a job that is restored from the savepoint.
+    Once draining has begun, a failure ends the job.
 
     With --all, all jobs are stopped at the same time, those that are starting too, with a
     savepoint each. If some of them could not be stopped (exit 3), run the command again; restart

@@ -56,10 +56,9 @@ from flinkish.upgrade.workflows import UpgradeResult
 def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) -> int:
     """Upgrade the jobs named in a file, each as upgrade in-place does.
 
-    Without --keep-going, no upgrade is started after the first failed one. Jobs that already run
-    what the file asks for are up to date, and interrupted upgrades are finished, so you can run
-    the command again to continue. Exit code 0: every job is up to date; 3: some are not; 1: none
-    is.
+    Without --keep-going, no upgrade is started after a failed one. Jobs that already run what the
+    file asks for are up to date, and interrupted upgrades are finished, so you can run the command
+    again to continue. Exit code 0: every job is up to date; 3: some are not; 1: none is.
     """
     out = call.out
     with call.session() as session:
@@ -202,7 +201,8 @@ def shadow(
             raise UsageError(
                 "--promote and --abandon take only --conf and --secret-args: "
                 "the shadow is already running",
-                hint="omit ARGS and the other options; --promote and --abandon have no dry run",
+                hint="omit the other options and ARGS; --promote and --abandon take effect at "
+                "once, without a dry run",
             )
     with call.session() as session, driver_output(session.out):
         record = session.find_job(job)

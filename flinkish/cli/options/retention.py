@@ -40,19 +40,19 @@ def keep_options(last: str) -> Callable[[F], F]:
             "--keep-weekly",
             **once,
             metavar="N",
-            help="Keep the newest of each of the last N weeks (UTC).",
+            help="Keep the newest of each of the last N weeks (UTC) that have any.",
         ),
         click.option(
             "--keep-daily",
             **once,
             metavar="N",
-            help="Keep the newest of each of the last N days (UTC).",
+            help="Keep the newest of each of the last N days (UTC) that have any.",
         ),
         click.option(
             "--keep-hourly",
             **once,
             metavar="N",
-            help="Keep the newest of each of the last N hours (UTC).",
+            help="Keep the newest of each of the last N hours (UTC) that have any.",
         ),
         click.option(
             "--keep-within",
