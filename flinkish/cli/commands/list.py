@@ -86,7 +86,7 @@ def list_command(
     name: str | None,
     watch: bool,
 ) -> int:
-    """List jobs that are running or starting, newest last.
+    """List jobs that have not ended, newest last.
 
     On a terminal, names and paths are shortened and columns omitted to fit the width.
     """
