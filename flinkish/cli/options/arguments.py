@@ -129,7 +129,7 @@ def parse_seconds(
 
 
 def parse_age(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a duration that decides what is removed; UsageError if ambiguous.
+    """Return the seconds of a duration that decides what is removed; UsageError if unclear.
 
     Other options take a bare number as seconds. A user who writes ``7`` for an age means days, and
     would lose savepoints; ``1m`` and ``7M`` may mean months, as in other retention tools. So a
