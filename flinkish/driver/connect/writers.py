@@ -87,7 +87,7 @@ def start_through(
     """Start the query of a client's writer by calling ``start``, a method of the runtime.
 
     ``asked`` are the arguments of ``DataStreamWriter.start`` or ``toTable``. ``begin`` sends the
-    client's own command for the writer that it gets, a copy.
+    client's own command for the writer that it gets, which is a copy.
     """
     _tell(writer, **asked)
     server = ServerWriter(writer)
@@ -122,7 +122,7 @@ def _tell(
 
 
 def served(query: Any, session: Any) -> Any:
-    """Return a client's query with the JVM's query as ``_jsq``, from which it takes its run id.
+    """Return a client's query with the JVM's query as ``_jsq``, which gives it the run id.
 
     ``session`` is the classic session behind the client's session.
     """
@@ -152,7 +152,7 @@ def _run_id(query: Any) -> str:
 
 
 def told(asked: Any) -> WriterFacts:
-    """Return what a client has told its writer (``WriteStreamOperationStart``)."""
+    """Return what a client has set on its writer (``WriteStreamOperationStart``)."""
     kind = asked.WhichOneof("trigger")
     target = asked.WhichOneof("sink_destination")
     facts = WriterFacts(

@@ -32,7 +32,8 @@ def resolve(place: SinkPlace, session: Any) -> SinkPlace:
 
     A place without a table gets its format from :func:`with_format`.
 
-    Raises TableError if the catalog cannot be read, or a required table does not exist.
+    Raises TableError if the catalog cannot be read, or has no table of the name that the program
+    passes to ``start`` (``toTable`` may create its table).
     """
     place = with_format(place, session)
     in_catalogs = sink_connector(place.format).in_catalogs

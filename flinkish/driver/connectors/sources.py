@@ -1,4 +1,4 @@
-"""Questions about a source's saved position to the table, broker or directory that it reads."""
+"""Questions about a source's saved position, to the table, broker or directory of the source."""
 
 from __future__ import annotations
 

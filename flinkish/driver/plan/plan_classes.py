@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.errors import Incompatible
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-#: What follows ``_STREAMING`` in a package's name: nothing for 3.5 and 4.0, the others on 4.1.
+#: What follows ``_STREAMING`` in a package's name: nothing, or from Spark 4.1 on any of these.
 _PACKAGES = ("", ".runtime", ".checkpointing", ".operators.stateful")
 
 

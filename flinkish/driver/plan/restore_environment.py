@@ -235,7 +235,10 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatu
 
 
 def start_status(sink: NewSink, session: Any, query_id: str | None) -> SinkStatus | None:
-    """Return the newest batch that a sink records, up to which it skips batches, or None."""
+    """Return the status of a sink that may skip batches of a query that starts; None for another.
+
+    A table that can be opened has a status only with ``query_id``, as it skips by query id.
+    """
     kind, target = (sink.format or "parquet").lower(), sink.table or sink.path or ""
     if sink.unreadable:
         return SinkStatus(kind, target, by_query_id=True, unreadable=sink.unreadable)

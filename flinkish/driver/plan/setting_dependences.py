@@ -10,7 +10,7 @@ Facts used (Spark 3.5 to 4.3):
   DataFrame, not at the query's start.
 * ``window`` and ``session_window`` count from 1970 in UTC, so they need no zone.
 * Formatters and the readers of files look their settings up when the query runs. So do Python
-  functions, except those that get rows, which show timestamps in the zone of their process.
+  functions, except that functions on rows show timestamps in the zone of their process.
 * An attribute keeps its ``exprId`` through a plan, so its definitions lead down to the sources.
 """
 
@@ -176,7 +176,7 @@ class DependenceReader:
             # Only the timestamp of a window is the program's; the arithmetic is Spark's.
             return self._all(times_in(children), times=ALL)
         if shows_fields(name, expression) and is_local(children[0]):
-            # The value is converted to a timestamp in the zone and back: the zone has no effect.
+            # The value is converted to a timestamp in the zone and back, so the zone has no effect.
             inner = self._all([*items(children[0].children()), *children[1:]], times=ALL)
             parser = [n for n in self._own(name, expression, times=times) if n.setting != TIME_ZONE]
             return tuple(dict.fromkeys([*parser, *inner]))

@@ -11,7 +11,7 @@ Facts used (Spark 3.5 to 4.3):
   (``TransformWithStateOperatorProperties``), and compares them at a restart.
 * An attribute keeps its ``exprId`` from the analyzed plan to the physical one, so the aliases of
   both plans show what the attribute is computed from.
-* Of a Python function the plan has only the name: two lambdas on one column look the same.
+* Of a Python function the plan has only the name, so two lambdas on one column look the same.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class MeaningReader:
         return _short(" | ".join(texts)) if texts and all(map(_WINDOW.match, texts)) else ""
 
     def _text(self, expression: Any, *, follow: bool) -> str:
-        """Return the expression as SQL, with the program's names of its columns.
+        """Return the expression as SQL, with the program's names for its columns.
 
         With ``follow``, the origins of the columns replace their names.
         """

@@ -38,7 +38,7 @@ class WriterFacts:
     calls: dict[str, Call] = field(default_factory=dict, compare=False, repr=False)
 
     def note(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record the call of a method of the writer."""
+        """Record the call of a method of the writer that sets neither options nor the name."""
         if method not in ("option", "options", "queryName"):
             kind = "format" if method in ("foreach", "foreachBatch") else method
             self.calls[kind] = method, args, kwargs
@@ -134,7 +134,7 @@ def facts_of(writer: Any) -> WriterFacts:
 
 
 def why_not_savepointable(facts: WriterFacts) -> NotSavepointable | None:
-    """Return why a query with such a writer has no consistent cut, or None.
+    """Return why a query with these settings of its writer has no consistent cut, or None.
 
     Continuous processing and real-time mode do not commit a batch's state with its offsets as
     micro-batches do. Asynchronous progress tracking leaves batches out of the logs. The memory sink
@@ -182,7 +182,7 @@ class Output:
 
 
 def output_of(sink: NewSink, session: Any) -> Output | None:
-    """Return where a query writes; None for a sink whose output is unknown."""
+    """Return where a query writes; None unless it is a table, or files in a known place."""
     kind = (sink.format or "").lower()
     connector = sink_connector(kind)
     if connector.keeps_versions:

@@ -97,8 +97,8 @@ class NewOperator:
     name
         A name for messages.
     lookup_ids
-        The ids to look for under the selected hasher, first match wins: a uid hash, then the
-        operator's own id.
+        The ids to look for under the selected hasher: a uid hash, if any, and then the operator's
+        own id. The first that is found counts.
     generated_id
         The id that it would have without its uid (v3).
     serializers

@@ -207,7 +207,7 @@ def _saved_source(query: str, line: int, entry: Mapping[str, Any], offset: str) 
 
 
 def _texts(mapping: Any) -> dict[str, str] | None:
-    """Return a mapping with its names and values as texts; None if it is no mapping."""
+    """Return a mapping with its names and values as texts; None if it is not a mapping."""
     return {str(k): str(v) for k, v in mapping.items()} if isinstance(mapping, Mapping) else None
 
 

@@ -41,7 +41,7 @@ _SHOWN = 3
 
 
 def setting_changes(saved: StateSemantics | None, new: StateSemantics) -> Iterator[StateChange]:
-    """Yield a change for each setting on which the state depends and that has changed.
+    """Yield the changes of the settings on which the state depends; none if ``saved`` is None.
 
     Where the effect is certain, the change is ``partial``: the user has to agree that state from
     before has other keys or values.
@@ -161,7 +161,7 @@ def _case_changes(
     new: StateSemantics,
     pairs: Sequence[tuple[Sequence[Dependence], Sequence[Dependence]]],
 ) -> Iterator[StateChange]:
-    """Yield what the changed case sensitivity affects: names that mean other columns now."""
+    """Yield what the changed case sensitivity affects: other columns, and look-ups by name."""
     if not pairs:
         return
     olds, news = pairs[0]

@@ -71,9 +71,9 @@ def convert_deduplication(
 ) -> Conversion | None:
     """Return how a deduplication continues with the state of the other kind.
 
-    None if both are of one kind. ``giver`` is the saved query that has this state, whose
-    watermark counts: another query that takes the state may be at an earlier one. The change
-    is INCOMPATIBLE if it is unknown when the existing keys may be forgotten.
+    None if both are of one kind. ``giver`` is the saved query that has this state. Its watermark
+    counts, because another query that takes the state may be at an earlier one. The change is
+    INCOMPATIBLE if it is unknown when the existing keys may be forgotten.
     """
     if not is_other_deduplication(new, saved):
         return None

@@ -43,7 +43,7 @@ from flinkish.state.generations import ResolvedState
 from flinkish.units import counted
 
 _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
-#: The reason of a rewrite for the Spark that will run; the program's own state is the same.
+#: The reason for a rewrite that only the Spark that will run needs, not a change of the program.
 FOR_ANOTHER_SPARK = "spark-version"
 #: The reason why state that could be rewritten is not.
 WITHOUT_ENGINE = "the driver's Python lacks the requirements (pip install 'flinkish[engine]')"
@@ -93,7 +93,7 @@ class OperatorJudgement:
 
     @property
     def partial(self) -> tuple[str, ...]:
-        """What keys or rows from before will lack: the user has to agree."""
+        """What keys or rows from before will lack, so that the user has to agree."""
         return tuple(change.text for change in self.changes if change.partial)
 
     @property
@@ -270,7 +270,7 @@ def _forbids_nulls(schema: Any) -> bool:
 
 
 def _schema_by_version(kind: str, base: SavedQueryFacts | None) -> bool:
-    """Return whether Spark keeps the schemas of such state by version (``StateSchemaV3File``)."""
+    """Return whether Spark keeps the state's schemas by version (``StateSchemaV3File``)."""
     return kind.startswith("transformWithState") or (
         kind == JOIN and _join_format(base) not in ("1", "2")
     )

@@ -1,6 +1,6 @@
 """Parts of a savepoint that no query takes, and queries of the program that it leaves out. Pure.
 
-A savepoint is of a whole job, and names the queries of the job that it does not have
+A savepoint covers a whole job, and records which queries of the job it does not have
 (``SavepointJob.left_out``). A query of the program that the savepoint leaves out is not a new one:
 if it starts empty, it processes its input from the beginning again, which needs consent.
 """

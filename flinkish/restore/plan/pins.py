@@ -72,8 +72,8 @@ def pin_rows(
     """Return the pinned settings for which the session or the user requests another value.
 
     ``settings`` are the session's values of the pinned settings; a missing setting is not compared.
-    ``partitions`` is the number that the user requests (``-p``), if any; unlike the session's,
-    which may be Spark's default, it is never ignored. ``canonical`` state has no backend yet.
+    ``partitions`` is the number that the user requests (``-p``), if any; it takes precedence over
+    the session's, which may be Spark's default. ``canonical`` state has no backend yet.
     ``rescales`` says whether there is state to rescale; without such state the pinned number stays.
     """
     rows = []

@@ -76,7 +76,7 @@ class RestoreEnvironment(Protocol):
         identity: QueryIdentity,
         mode: SinkMode | None,
     ) -> SinkPlan | None:
-        """Return the plan for the sink, which may already have batches; None if it records none."""
+        """Return the plan for the sink, which may have batches; None if it records no batches."""
 
     def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
         """Return the refusal of a query that starts in a new checkpoint, or what was agreed to."""
@@ -149,7 +149,8 @@ class RestorePlanner:
         """Plan one starting query; an obstacle becomes the plan's ``refusal``.
 
         ``empty`` has the empty state of operators without saved state, by ordinal. Raises
-        UsageError if ``--uid-map``, ``--reset-source`` or ``--set-offsets`` is ambiguous or wrong.
+        UsageError if ``--uid-map``, ``--reset-source`` or ``--set-offsets`` is ambiguous or wrong,
+        and what the environment's ``materialisation`` raises for logs that cannot be read.
         """
         sink = {"format": new.sink.format, "path": new.sink.path, "table": new.sink.table}
         restore = replace(self._plan(new, empty), writes=sink)
@@ -360,7 +361,10 @@ class RestorePlanner:
     def _written_again(
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
     ) -> Check | None:
-        """Return what a sink gets again; a running job would first commit its planned batch."""
+        """Return what a sink gets again, without the planned batch of a running job.
+
+        Such a job commits that batch before it ends.
+        """
         runs: list[OtherRun] = []
         if plan.own and not offer.live and sink_connector(new.sink.format).repeats_batches:
             runs += self._environment.other_runs(offer.query_id)

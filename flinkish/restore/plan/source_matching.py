@@ -36,11 +36,11 @@ class SourceMatches:
     ----------
     positions
         The positions in the order of the new sources, None for a source that starts without one.
-        None as a whole where the sources are unchanged (or cannot be told apart): the query
-        continues with its own offset log.
+        None as a whole if the sources are unchanged, or what they read is unknown, so that the
+        query continues with its own offset log; and if the query takes nothing.
     matched
         The position that each source was paired with, including the sources that are reset. None
-        where the sources cannot be told apart.
+        if what the sources read is unknown, or if the query takes nothing.
     reset
         The entries of the sources that ``--reset-source`` names: the user has agreed to leave
         behind what they were paired with.
