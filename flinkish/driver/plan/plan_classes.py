@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.errors import Incompatible
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-#: What follows ``_STREAMING`` in a package's name: nothing, or from Spark 4.1 on any of these.
+#: What follows ``_STREAMING`` in a package's name: nothing on 3.5 and 4.0, any of them later.
 _PACKAGES = ("", ".runtime", ".checkpointing", ".operators.stateful")
 
 

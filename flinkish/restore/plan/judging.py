@@ -48,7 +48,7 @@ FOR_ANOTHER_SPARK = "spark-version"
 #: The reason why state that could be rewritten is not.
 WITHOUT_ENGINE = "the driver's Python lacks the requirements (pip install 'flinkish[engine]')"
 #: Kinds whose values have fields named by the user, so that the name identifies the content.
-#: The values of other kinds (buffers of aggregates) have Spark's names: two sums are both ``sum``.
+#: Values of other kinds (buffers of aggregates) have Spark's names, so two sums are both ``sum``.
 _NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
 
 

@@ -79,7 +79,7 @@ class RestoreEnvironment(Protocol):
         """Return the plan for the sink, which may have batches; None if it records no batches."""
 
     def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
-        """Return the refusal of a query that starts in a new checkpoint, or what was agreed to."""
+        """Return the refusal or the note on a query that the savepoint lacks; None for neither."""
 
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
@@ -99,7 +99,7 @@ class RestoreEnvironment(Protocol):
     ) -> SourceAnswer | None:
         """Return what a source can still read, and its offsets at a time if requested.
 
-        None if no system is asked about such a source, or none answers.
+        None if nothing is asked about the source, or the question fails.
         """
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:

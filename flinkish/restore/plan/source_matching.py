@@ -42,8 +42,8 @@ class SourceMatches:
         The position that each source was paired with, including the sources that are reset. None
         if what the sources read is unknown, or if the query takes nothing.
     reset
-        The entries of the sources that ``--reset-source`` names: the user has agreed to leave
-        behind what they were paired with.
+        The entries of the sources that ``--reset-source`` names, so that the user has agreed to
+        leave behind the positions with which these sources were paired.
     """
 
     positions: tuple[SavedSource | None, ...] | None = None
@@ -137,7 +137,7 @@ def reset_entries(
     that query. A DataFrame that is used twice is one source with two lines, and the name stands for
     both lines. Names of other queries' sources are left to :func:`check_reset`.
 
-    ``saved`` are the queries of the savepoint: if there are several, a number alone does not
+    ``saved`` are the queries of the savepoint; if there are several, a number alone does not
     identify a source. ``option`` is :data:`RESET` or :data:`SET`. Raises UsageError if a name fits
     more than one source, or a number is ambiguous.
     """

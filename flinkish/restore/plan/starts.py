@@ -158,12 +158,12 @@ def judge_start(
 ) -> ConsentNeeded | Agreed | None:
     """Decide whether a query may start as ``begins`` says.
 
-    ``position`` is the newest batch of the sink; None if it records none. ``ahead`` is the run that
+    ``position`` is the status of the sink; None if it records no batches. ``ahead`` is the run that
     has continued this query in another checkpoint, if any. ``written`` is the run of this job's
     name that has written the same input to the same table, or to the same kind of sink without
     batch numbers. ``stands`` is the newest run of this job's name, from which ``run --resume``
     continues. ``begun`` is the run of this job's name that has planned its first batch of the query
-    and committed none. ``named`` says that the user has named the job: runs under a program's name
+    and committed none. ``named`` says that the user has named the job; otherwise runs of this name
     may be of several jobs. Returns the refusal, or the note on a start that may go ahead; None if
     there is nothing to note.
     """
