@@ -100,8 +100,8 @@ def next_version(own: str) -> str:
 def newest_checkpoint(storage_root: str, table: Sequence[str], flow: str) -> str:
     """Return where Spark looks for a flow's checkpoint.
 
-    ``storage_root`` is a path or URL as Spark takes it. ``table`` are the parts of the name of the
-    flow's table.
+    ``storage_root`` is a path or URL as Spark accepts it. ``table`` are the parts of the name of
+    the flow's table.
     """
     parent = posixpath.join(storage_root.rstrip("/"), PIPELINE, *table, flow)
     return f"{parent}/{max(_newest_version(storage.locate(parent)), 0)}"

@@ -3,8 +3,8 @@
 The client gets the source's ``kafka.*`` options, as Spark passes them to the client with which its
 source looks up offsets (``KafkaOffsetReaderAdmin``). So it logs in wherever Spark does: by
 Kerberos, OAuth, delegation tokens, Java's key stores or a class of the user's. Like Spark, flinkish
-has it ask for metadata of topics, and for the offsets that the leaders of their partitions have.
-Asking for a topic does not create it.
+asks through it for metadata of topics, and asks the leaders of their partitions for offsets. Asking
+for a topic does not create it.
 
 Facts used (observed on Spark 3.5.9 and 4.3.0 with the connectors of 3.5.7 and 4.1.1, whose clients
 are 3.4.1 and 3.9.1):

@@ -81,8 +81,8 @@ def make_checkpoint(recipe: Recipe, target: str, *, location: str | None = None)
     Raises StorageError if the target is taken or cannot be written, Corrupt if a file of an origin
     is missing or damaged, UnsupportedFormat if a recorded digest has an unknown form, and
     Incompatible in four cases: the origins' state settings or versions of offset logs differ,
-    sources of an offset log cannot be renamed, state cannot be raised to another version, or empty
-    state is needed for a state store or codec that is not Spark's.
+    sources cannot keep their numbers in an offset log of version 2, state cannot be raised to
+    another version, or empty state is needed for a state store or codec that is not Spark's.
     """
     built = storage.locate(target)
     final = built if location is None else storage.locate(location)
@@ -170,8 +170,8 @@ def _make_local(recipe: Recipe, final: str, target: str) -> None:
 def _put_all(recipe: Recipe, final: str, building: str) -> None:
     """Write all files below ``building``, many at once to and from remote storage.
 
-    The logs are written last. Where no directory can be renamed (S3), an unfinished checkpoint
-    therefore has no logs, and is no checkpoint for Spark.
+    The logs are written last. Where no directory can be renamed (S3), Spark therefore finds no logs
+    in a checkpoint whose state is unfinished.
     """
     directories: set[str] = set()
     snapshots: dict[bytes, str] = {}

@@ -3,8 +3,8 @@
 The base is the query whose logs continue. Its planned batch (in the offset log, not committed) is
 kept if any source continues from its position in the base. Spark replays exactly the range of that
 batch, so that idempotent sinks stay exactly-once. Sources of other queries, and new ones, have
-nothing to read in that batch. Planned batches of other queries are dropped, and their sources
-continue from the committed batch. The watermark is that of all queries together
+nothing to read in that batch. Planned batches of other queries are dropped, so the sources of a
+query continue from its committed batch. The watermark is that of all queries together
 (:func:`watermarks`).
 
 A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
@@ -102,8 +102,8 @@ def new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> NewLogs:
     """Return the logs of the new checkpoint.
 
     ``logs`` are those of the base and of all givers, by the index of the origin. Raises
-    Incompatible if a log has another version than the base's, or if a source would be renamed in a
-    log of version 2, and Corrupt if a log of version 1 lacks a source's line.
+    Incompatible if a log has another version than the base's, or if a source would get another
+    number in a log of version 2, and Corrupt if a log of version 1 lacks a source's line.
     """
     base = logs[recipe.base]
     watermark, following = watermarks(recipe, logs)

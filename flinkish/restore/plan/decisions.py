@@ -66,7 +66,7 @@ class QueryPlan:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the base's whole state is taken unchanged, and no other state."""
+        """Whether the base's whole state is taken unchanged, and no other; also without a base."""
         if self.operators is None or self.base is None:
             return True
         saved = {op.state.ordinal for op in self.base.operators}

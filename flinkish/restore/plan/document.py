@@ -76,10 +76,11 @@ def _concluded(plan: RestorePlan, verdicts: Iterable[PlanVerdict]) -> RestorePla
 
 
 def with_earlier(plan: RestorePlan, earlier: Iterable[RestorePlan]) -> RestorePlan:
-    """Return ``plan``, of all queries that a driver restored, with the rows of earlier drivers.
+    """Return the plan with the rows of the plans of earlier drivers.
 
-    ``earlier`` are the recorded plans of the job's queries. A plan that shares a query with
-    ``plan``, or with another one that was added before, is left out.
+    ``plan`` covers all queries that one driver restored. ``earlier`` are the recorded plans of the
+    job's queries. Of these, a plan that shares a query with ``plan``, or with one that is used
+    already, is left out.
     """
     names = {row.name for row in plan.queries}
     parts = [replace(plan, complete=False)]

@@ -38,7 +38,7 @@ class CommittingQuery(Protocol):
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A job that ran the same Spark query id, as the registry knows it.
+    """A job that ran the same Spark query id, or went on from it, as the registry knows the job.
 
     ``begun_batch`` is the newest batch that its log has planned, committed or not; None if unknown.
     If the job went on under another query id, ``since`` is the batch after which it did, and the

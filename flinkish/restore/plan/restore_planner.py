@@ -1,8 +1,9 @@
 """The plan of a whole restore, query by query in the order in which the program starts them.
 
 One planner serves ``flinkish check``, which shows the plan, and ``run -s``, which shows it and then
-carries it out exactly. Decisions are pure. The given :class:`RestoreEnvironment` looks up the rest:
-the newest batch of a sink, missing input files, other runs of a query.
+carries it out exactly. Decisions are pure, except that the time is part of a new history shift. The
+given :class:`RestoreEnvironment` looks up the rest: the newest batch of a sink, missing input
+files, other runs of a query.
 """
 
 from __future__ import annotations

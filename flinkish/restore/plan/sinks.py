@@ -65,7 +65,7 @@ SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "rollback", "unreada
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """The newest batch of a sink.
+    """The newest batch of a sink, and what else a restore must know of the sink.
 
     Attributes
     ----------

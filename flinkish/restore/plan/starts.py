@@ -33,7 +33,7 @@ _GONE = ("memory", "rate", "socket", "textsocket")
 
 @dataclass(frozen=True)
 class Beginning:
-    """The start of a query, before its first batch.
+    """The start of a query, before this run's first batch.
 
     Attributes
     ----------
