@@ -44,8 +44,8 @@ def file_reading(
     Returns None if the position is not one of a file source. Of ``saved``, the directory, the line
     of the offset log, the signature and the options are used. ``url`` is that of the part of
     ``path`` before any pattern; ``options`` have their names in lower case. ``archive`` is the URL
-    of the directory to which the source moves files that it has read. ``unlisted`` is the archive
-    that the savepoint records, if it is not ``archive``; the files in ``unlisted`` are not listed.
+    of the directory in which to look for files that the source has read and archived. ``unlisted``
+    is the archive that the savepoint records, if it is not ``archive``; its files are not listed.
     ``gone_on`` is the newest batch of another run of the query, if that batch is later than the
     savepoint's. Raises the errors of
     :func:`~flinkish.restore.check.source_files.missing_files`.

@@ -1,4 +1,4 @@
-"""Settings for which the savepoint pins another value than the new session requests. Pure.
+"""Settings for which the savepoint pins another value than the new session, or ``-p``. Pure.
 
 Spark writes them into the offset log at a query's first start. At every restart they silently
 override the session's values (``OffsetSeqMetadata.setSessionConf``).

@@ -90,11 +90,11 @@ def compare_states(
     nulls_known: bool = True,
     rows_by_time: bool = False,
 ) -> tuple[StateChange, ...]:
-    """Return all relevant differences; some (``AS_IS``) do not keep the state from being taken.
+    """Return all relevant differences, also those with which the state can be taken ``AS_IS``.
 
-    ``kind`` is Spark's name for the program's operator. ``saved`` and ``new`` are the
-    stores (or column families); one without a schema is not compared. ``saved_meaning`` is None if
-    the savepoint does not have it. ``schema_by_version``: the state's format keeps its schemas by
+    ``kind`` is Spark's name for the program's operator. ``saved`` and ``new`` are the stores (or
+    column families); one without a schema is not compared. ``saved_meaning`` is None if the
+    savepoint does not have it. ``schema_by_version``: the state's format keeps its schemas by
     version, so that Spark cannot write the schema anew. ``nulls_known``: the saved schemas say
     which columns may be null; Spark 4.3 and later mark all columns as nullable
     (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), except for queries that

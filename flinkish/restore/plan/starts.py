@@ -321,8 +321,8 @@ def judge_writers(
     """Return the plan for a sink that a query of another job also writes to, or None.
 
     ``place`` is in the form of the writers' places. ``writers`` are queries of other jobs, which
-    have not ended. ``same_job`` are those of these jobs that run the query that is restored. Only
-    they count for a table, because a table may have several writers, but may get each input only
+    have not ended. ``same_job`` are the jobs among them that run the query that is restored. Only
+    these count for a table, because a table may have several writers, but may get each input only
     once.
     """
     for each in writers:
