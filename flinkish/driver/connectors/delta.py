@@ -113,7 +113,7 @@ class DeltaTable:
         return DeltaAnswer(table_id, oldest, newest, operations, lowered)
 
     def roll_back(self, version: int) -> None:
-        """Restore the table to a version; TableError if it cannot, as when files of it are gone."""
+        """Restore the table to a version; TableError if that fails, as when its files are gone."""
         with self._errors():
             self._tables.forPath(self._jsession, self._location).restoreToVersion(version)
 

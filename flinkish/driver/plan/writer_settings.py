@@ -38,7 +38,7 @@ class WriterFacts:
     calls: dict[str, Call] = field(default_factory=dict, compare=False, repr=False)
 
     def note(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record the call of a method of the writer that sets neither options nor the name."""
+        """Record a call on the writer, unless the method sets options or the query's name."""
         if method not in ("option", "options", "queryName"):
             kind = "format" if method in ("foreach", "foreachBatch") else method
             self.calls[kind] = method, args, kwargs
@@ -182,7 +182,7 @@ class Output:
 
 
 def output_of(sink: NewSink, session: Any) -> Output | None:
-    """Return where a query writes; None unless it is a table, or files in a known place."""
+    """Return where a query writes; None unless to a table with versions or a known directory."""
     kind = (sink.format or "").lower()
     connector = sink_connector(kind)
     if connector.keeps_versions:
