@@ -48,7 +48,7 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
 def unreadable(
     path: str, error: CheckpointFormatError, what: str = "is not a log that Spark wrote"
 ) -> FlinkishError:
-    """Return the error for an unreadable file: Corrupt, or UnsupportedFormat if Spark is newer.
+    """Return the error for an unreadable file: Corrupt, or UnsupportedFormat if it is too new.
 
     ``what`` is the predicate of the message for a damaged file.
     """

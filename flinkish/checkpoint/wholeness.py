@@ -64,10 +64,11 @@ def damaged_files(
     *,
     written: str | None = None,
 ) -> Iterator[DamagedFile]:
-    """Yield the damaged files, in the order of ``files``; offset and commit logs are skipped.
+    """Yield the damaged files, in the order of ``files``; those that a cut has parsed are skipped.
 
-    ``root`` is the directory that the files are read from. ``written`` is the directory to which
-    Spark wrote them, if that is another one; it has the checksum files. If only ``written`` is on a
+    Skipped are offset and commit logs and ``metadata``. ``root`` is the directory that the files
+    are read from. ``written`` is the directory to which Spark wrote them, with their checksum
+    files, if that is another one. If only ``written`` is on a
     local disk, the ends of files that still have their stamps are read there, which saves a request
     for each. ``offsets`` are those of all sources. Raises FileNotFoundError if a file has vanished.
     """
@@ -93,7 +94,7 @@ def damaged_files(
                 reason = f"has {size} bytes, and its checksum file is for another size"
         elif path.startswith(
             (f"{SOURCES}/", f"{STATE}/")
-        ):  # the cut has parsed offsets and commits
+        ):  # the cut has parsed all others
             if path.startswith(f"{SOURCES}/"):
                 reason = _source_fault(location, size, strict=only_files)
             if reason is None and has_sidecars:
@@ -166,7 +167,7 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
     """Return the state files that the planned batch of a cut has written, if all are whole.
 
     They exist if the query was killed between the sink's commit and the batch's. With unique ids
-    (checkpoint format 2) only the missing commit would tell which files those are.
+    (checkpoint format 2) only the missing commit would say which files those are.
     """
     if cut.planned_batch is None or cut.checkpoint_format != 1:
         return ()

@@ -37,7 +37,7 @@ def parts_of(root: str, name: str) -> tuple[str, ...]:
 
     A name is unsafe if it is absolute, is empty or contains NUL; if a part of it is empty, ``.`` or
     ``..`` (also with backslashes read as slashes, as some stores do); or if the library for the
-    root's scheme gives one of its characters another meaning.
+    root's scheme reads a ``?`` or ``#`` in the name as in a URL (for S3 only ``?versionId=``).
     """
     if "\0" in name:
         raise unsafe(root, name, "it contains NUL")
@@ -91,7 +91,8 @@ class LocalRoot:
     def directory(self, parts: Sequence[str]) -> int | None:
         """Return the descriptor of a directory, valid until the next call; None if it is absent.
 
-        Raises UnsafePath if there is a symbolic link on the way.
+        Raises UnsafePath if there is a symbolic link on the way, StorageError if the system refuses
+        to open a directory.
         """
         same = 0
         while same < min(len(parts), len(self._open)) and self._open[same][0] == parts[same]:
@@ -142,8 +143,8 @@ def enter(directory: int, name: str, *, listed: bool) -> int | None:
 def read_below(root: str, name: str, limit: int) -> bytes:
     """Read a whole small regular file below ``root``.
 
-    Raises FileNotFoundError, UnsafePath (also for a link, a pipe or a device, which is not even
-    opened), or Corrupt if the file has more than ``limit`` bytes.
+    Raises FileNotFoundError, StorageError, UnsafePath (also for a link, a directory, a pipe or a
+    device, which is not even opened), or Corrupt if the file has more than ``limit`` bytes.
     """
     parts = parts_of(root, name)
     if is_local(root):

@@ -99,7 +99,7 @@ class PlainRequests:
     async def sizes(self, path: str) -> dict[str, int] | None:
         """Return the names and sizes of the objects in a directory, given as ``bucket/prefix``.
 
-        None if obstore cannot tell, or has neither put objects in the bucket nor read any.
+        Returns None if obstore cannot list them, or is not in use for the bucket.
         """
         bucket, prefix, _ = self._fs.split_path(path)
         stores = (self._stores.get((each, bucket)) for each in ("PutObject", "GetObject"))

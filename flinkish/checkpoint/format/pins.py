@@ -64,7 +64,7 @@ def pinned(pins: Mapping[str, str], setting: str) -> str:
 
 
 def short_codec(codec: str) -> str:
-    """Return Spark's short name of a codec, such as ``lz4``, also for the name of its class."""
+    """Return Spark's short name for a codec, such as ``lz4``, given that name or its class."""
     simple = codec.rpartition(".")[2]
     return simple.removesuffix("CompressionCodec").lower()
 
