@@ -92,9 +92,7 @@ def damaged_files(
                 and _is_sidecar_for_another_size(f"{beside}/{path}", size)
             ):
                 reason = f"has {size} bytes, and its checksum file is for another size"
-        elif path.startswith(
-            (f"{SOURCES}/", f"{STATE}/")
-        ):  # the cut has parsed all others
+        elif path.startswith((f"{SOURCES}/", f"{STATE}/")):  # the cut has parsed all others
             if path.startswith(f"{SOURCES}/"):
                 reason = _source_fault(location, size, strict=only_files)
             if reason is None and has_sidecars:

@@ -115,8 +115,8 @@ def unchecked(data: Mapping[str, Any]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    Returns 0 if all ids match (v3: if all could be computed), 1 if not or if there was nothing to
-    compare, 2 for a file that cannot be read, 141 if the reader closed the pipe.
+    Returns 0 if all ids match (v3: if all could be computed), 1 if not or (only v2) if there was
+    nothing to compare, 2 for a file that cannot be read, 141 if the reader closed the pipe.
     """
     parser = argparse.ArgumentParser(
         prog="python -m flinkish.operators.hasher",

@@ -181,7 +181,7 @@ class NodeIdentity:
         )
 
     def lookup_ids(self, version: HasherVersion) -> tuple[str, ...]:
-        """Return the ids to look up at restore, first match wins: the user hash, then the id.
+        """Return the ids to look up at a restore until one matches: the user hash, then the id.
 
         Flink: ``StateAssignmentOperation`` (user-defined operator id, then the generated one).
         """

@@ -1,4 +1,4 @@
-"""The program's meaning of the columns of an operator's state, which no schema records.
+"""What the columns of an operator's state mean in the program, which no schema records.
 
 Spark's state schemas name the columns of aggregation buffers ``sum, sum, count``, and the keys of a
 join ``field0``. Only the plan says which expressions are summed or joined, so savepoints record the
@@ -166,6 +166,6 @@ class StateSemantics:
 def without_zones(text: str) -> str:
     """Return an expression without the zones that Spark shows in arguments of Python functions.
 
-    The zones are not part of a column's name: :class:`Dependence` records them.
+    The zones are not part of a column's name, because :class:`Dependence` records them.
     """
     return _ZONE.sub("", text) if isinstance(text, str) else text

@@ -1,7 +1,7 @@
 """``uid`` and ``uid_hash``: names of operators that survive changes of the program.
 
-``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``: a source, a
-stateless or a stateful one. The name is kept as a Scala ``TreeNodeTag`` on the DataFrame's logical
+``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``, which may be
+a source, stateless or stateful. The name is kept as a Scala ``TreeNodeTag`` on the DataFrame's logical
 plan (``org.apache.spark.sql.catalyst.trees``), which every DataFrame made from it shares. The name
 changes no column, no plan and no result, so a program still runs with plain ``spark-submit``.
 
@@ -91,7 +91,7 @@ def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
     Raises
     ------
     InvalidUid, UsageError
-        The name is not a uid, or (when applied) the DataFrame already has another one; or the
+        The name is not a uid, or (when applied) the DataFrame already has another uid; or the
         object is not a DataFrame.
     """
     checked = check_uid(name)
@@ -115,11 +115,16 @@ def uid_hash(operator_id: str) -> Callable[[DataFrameT], DataFrameT]:
     operator_id
         32 hex digits, as ``flinkish savepoint show`` prints them.
 
+    Returns
+    -------
+    callable
+        A function that takes and returns the DataFrame, as :func:`uid` returns it.
+
     Raises
     ------
     InvalidUid, UsageError
-        It is not such an id, or (when applied) the DataFrame already has another one; or the object
-        is not a DataFrame.
+        The id is not 32 hex digits, or (when applied) the DataFrame already has another uid hash;
+        or the object is not a DataFrame.
     """
     checked = check_uid_hash(operator_id)
     location = _caller()
@@ -193,7 +198,7 @@ def _mark(df: DataFrameT, tag: Tag) -> DataFrameT:
 
 
 def _mark_client(plan: Any, tag: Tag) -> None:
-    """Name a plan of Spark Connect's client; warn once if its server is out of reach."""
+    """Name a plan of Spark Connect's client; warn once if the server is another process."""
     global _warned
     while type(plan).__name__ in _CLIENT_ALIASES and plan._child is not None:
         plan = plan._child

@@ -111,10 +111,12 @@ def resolve_state(
     """Decide how a program restores a state.
 
     ``snapshots`` are the savepoint's, one per generation, the oldest first; at least one. With
-    ``eager``, values that the new serializer would write differently are rewritten in the restore.
+    ``eager``, all values are rewritten in the restore if they need migration, or if there are
+    several generations.
 
-    Raises Incompatible, with the reasons by field, if the new serializer cannot read a generation,
-    and Corrupt or UnsupportedFormat if a snapshot cannot be read.
+    Raises Incompatible, with the reasons by field, if the new serializer cannot read a generation;
+    Incompatible also if a snapshot's class cannot be imported or there would be too many
+    generations; and Corrupt or UnsupportedFormat if a snapshot cannot be read.
     """
     if not 0 < len(snapshots) <= MAX_GENERATIONS:
         raise Corrupt(

@@ -96,10 +96,10 @@ class PlainState:
 
 
 def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainState | None:
-    """Return how the values of a state become plain data; None if only its program can read it.
+    """Return how the values of a state become plain data; None if they have no plain form.
 
-    ``snapshots`` has one per generation, the oldest first. If the types of generations
-    differ, all values become JSON texts. Raises Corrupt if a snapshot is damaged.
+    ``snapshots`` has one per generation, the oldest first. If the types of generations differ, all
+    values become JSON texts. See :func:`plain_type`. Raises Corrupt if a snapshot is damaged.
     """
     types = [plain_type(each, place) for each in snapshots]
     plain = [each for each in types if each is not None]
@@ -111,9 +111,10 @@ def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainSta
 
 
 def plain_type(snapshot: bytes, place: StatePlace | str) -> PlainType | None:
-    """Return how a serializer's bytes become plain data; None if only its program can read them.
+    """Return how a serializer's bytes become plain data; None if they have no plain form.
 
-    Raises Corrupt if the snapshot is damaged.
+    They have none if only the program or a newer flinkish can read them, or for a record without
+    fields. Raises Corrupt if the snapshot is damaged.
     """
     try:
         return _plain(ModuleLoader(place).read(snapshot))
