@@ -109,7 +109,7 @@ def newest_committed_batch(root: str) -> int | None:
 def committed_batches(root: str) -> list[int]:
     """Return the batches with a commit log entry, in order: at least one.
 
-    Raises NoCommittedBatch if there is no entry; Corrupt if, besides, a second batch is planned.
+    Raises NoCommittedBatch if there is no entry, or Corrupt if a second batch is planned even so.
     """
     root = fs.locate(root)
     place = os.path.join(root, COMMITS)
@@ -278,7 +278,7 @@ class _Reader:
         return entry
 
     def _planned(self) -> tuple[int | None, OffsetEntry | None]:
-        """Return batch N + 1 and its offsets if they are written; it may be committed by now.
+        """Return batch N + 1, which may be committed by now, and its offsets if they are written.
 
         Damage to the entry of batch N + 1 is only noted: batch N is whole without it.
         """

@@ -27,7 +27,7 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
     """Return the error for ``path``, which ``batch`` needs and which is missing.
 
     It is FilesVanished when the query has committed a newer batch by now (``newest(root)``), so
-    that trimming explains it; else Corrupt.
+    that trimming explains the loss; else Corrupt.
     """
     now = newest(root)
     if now is not None and now > batch:

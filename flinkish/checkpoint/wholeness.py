@@ -2,7 +2,8 @@
 
 A cut names the required files. This module checks their ends
 (:mod:`flinkish.checkpoint.format.file_ends`) and, on a local disk, the Hadoop checksum file next to
-each: for state files only that it fits their size, for other files also the checksums.
+each file. The checksum file of a state file must only fit its size; other files must also have the
+recorded checksums.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _SECTIONS = ("graphs", "error_cases")
 
 @dataclass(frozen=True)
 class GoldenComparison:
-    """One expectation of the file and the computed value; ``what`` names it."""
+    """One expectation of the file and the computed value; ``what`` describes the expectation."""
 
     section: str
     what: str

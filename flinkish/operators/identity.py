@@ -50,7 +50,7 @@ UNKNOWN = OperatorIdentity()
 
 
 class Identified:
-    """Base class of objects with an ``identity``, whose fields become attributes."""
+    """Base class of objects with an ``identity``; its fields are attributes of the object too."""
 
     identity: OperatorIdentity
 

@@ -1,9 +1,10 @@
 """``uid`` and ``uid_hash``: names of operators that survive changes of the program.
 
-``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``, which may be
-a source, stateless or stateful. The name is kept as a Scala ``TreeNodeTag`` on the DataFrame's logical
-plan (``org.apache.spark.sql.catalyst.trees``), which every DataFrame made from it shares. The name
-changes no column, no plan and no result, so a program still runs with plain ``spark-submit``.
+``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``, which may be a
+source, stateless or stateful. The name is kept as a Scala ``TreeNodeTag``
+(``org.apache.spark.sql.catalyst.trees``) on the DataFrame's logical plan, which every DataFrame
+made from this one shares. The name changes no column, no plan and no result, so a program still
+runs with plain ``spark-submit``.
 
 A Spark Connect DataFrame has no JVM plan yet. This module keeps its name under the client's plan
 id. The server puts that id on its own plan as the tag ``plan_id`` (``LogicalPlan.PLAN_ID_TAG``), by

@@ -90,7 +90,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
     def create_outer_serializer(
         self, nested: tuple[TypeSerializer[Any], ...]
     ) -> TypeSerializer[Any]:
-        """Return a serializer with this snapshot's own configuration and these nested ones."""
+        """Return a serializer with this snapshot's configuration and the given nested ones."""
 
     def nested_names(self) -> tuple[str, ...]:
         """Return the names of the nested parts, for the paths of reasons."""

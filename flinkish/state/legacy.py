@@ -42,7 +42,7 @@ class CompatibilityResult(enum.Enum):
 
 @public_evolving
 class TypeSerializerConfigSnapshot(ABC):
-    """The configuration of an old-style serializer; created without arguments, then read into."""
+    """The configuration of an old-style serializer; a restore creates and fills an empty one."""
 
     #: The version of what :meth:`write` writes.
     version: ClassVar[int] = 1

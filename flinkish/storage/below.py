@@ -1,10 +1,10 @@
 """Names below a root: which names are refused, and how files are reached without following links.
 
-Anyone who can write into a shared directory chooses names: those in reference lists and leases, and
-those of links. A root is named by the user or by Spark, and is trusted; nothing below it is. On
-local storage every step down from the root opens a directory descriptor with ``O_NOFOLLOW``, so a
-directory that is replaced by a link in the meantime is not followed. On remote storage a name is a
-part of a key below the root's key.
+Anyone who can write into a shared directory chooses names: the names in reference lists and leases,
+and the names of links. A root is given by the user or by Spark, and is trusted; no name below it is
+trusted. On local storage every step down from the root opens a directory descriptor with
+``O_NOFOLLOW``, so a directory that is replaced by a link in the meantime is not followed. On remote
+storage a name is a part of a key below the root's key.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ All functions take a root and a name below it. A name that leaves the root is re
 name is touched, see :mod:`flinkish.storage.below`. No link is followed: neither on the way to a
 name nor inside a tree, where the link itself is removed as an entry. ``tell`` is called with the
 name, relative to the root, of each removed entry; on remote storage :func:`remove_files` also
-names files that did not exist. The functions called ``plan_`` yield the names in advance.
+names files that did not exist. ``plan_tree`` and ``plan_empty_directories`` yield the names in
+advance.
 
 Names of directories end with a slash in plans and in calls to ``tell``.
 """
@@ -69,7 +70,7 @@ def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> N
 def remove_tree(root: str, name: str, tell: Tell | None = None) -> bool:
     """Remove a directory with its content, or any other entry; return whether nothing is left.
 
-    Entries that the local file system refuses to remove, or below :data:`MAX_DEPTH`, stay.
+    Local entries stay if the file system refuses to remove them, or below :data:`MAX_DEPTH`.
     """
     parts = parts_of(root, name)
     if not is_local(root):

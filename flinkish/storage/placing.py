@@ -58,8 +58,8 @@ def place(
     (:func:`.local.place`); otherwise it is copied. S3 itself copies within one store. In all other
     cases the bytes pass through this process, and ``hasher`` gets them (default: SHA-256).
     ``stamp`` and ``size`` are from the source's listing; without a stamp any content is accepted;
-    the size saves a request. Raises FileNotFoundError if the source (or a link's directory) no
-    longer exists, Replaced if the source no longer has ``stamp``.
+    the size saves a request. Raises FileNotFoundError if the source, or the directory of a linked
+    target, no longer exists; Replaced if the source no longer has ``stamp``.
     """
     if is_local(source) and is_local(target):
         if link:

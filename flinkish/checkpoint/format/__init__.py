@@ -1,4 +1,4 @@
-"""Spark's checkpoint format: parses and writes all of its files but the rows of state.
+"""Spark's checkpoint format: parsers and writers for everything but the rows of state.
 
 The functions work on bytes, open files and names, and need only the standard library. They neither
 find files on a disk nor import anything of flinkish but its errors and annotations. Parsing is

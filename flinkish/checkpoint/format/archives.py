@@ -51,8 +51,8 @@ class ArchiveMetadata:
 
     ``shared`` are the files outside the archive. ``rows`` is Spark's own count, with the rows of
     internal families; None if Spark did not count. ``families`` are the names of the column
-    families by their ids, with which keys start; empty in a store without families (all stores of
-    Spark 3.5). ``internal`` families are Spark's own (counters, indexes).
+    families by their ids, with which the keys of rows start; empty in a store without families (as
+    all stores of Spark 3.5 are). ``internal`` families are Spark's own (counters, indexes).
     """
 
     shared: tuple[SharedFile, ...]

@@ -73,7 +73,7 @@ def find_chain(files: Iterable[VersionedFile], version: int, backend: str) -> Ch
     Raises MissingStateFile if a file that the version needs is missing.
     """
     kinds = _HDFS_KINDS if backend == HDFS else _ROCKSDB_KINDS
-    # An id in the name means another checkpoint format: such files never serve a plain version.
+    # An id in a name means another checkpoint format, whose files never serve a plain version.
     return _plain({(f.kind, f.version) for f in files if f.unique_id is None}, version, kinds)
 
 

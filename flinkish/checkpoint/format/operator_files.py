@@ -208,9 +208,9 @@ def with_operator(
 ) -> bytes | None:
     """Rewrite operator metadata for the operator ``ordinal`` of the checkpoint at ``root``.
 
-    Its schema locations (version 2) are absolute: Spark would follow them back to the old
-    checkpoint. Their form (``file:/p``, ``file:///p`` or plain) stays as Spark wrote it, and so do
-    unknown keys.
+    The recorded locations of schemas are absolute, and Spark would follow them back to the old
+    checkpoint, so they are changed too. Their form (``file:/p``, ``file:///p`` or plain) stays as
+    Spark wrote it, and so do unknown keys.
 
     Returns None if nothing changes. ``kind`` is the new ``operatorName``; None keeps it. Raises
     CheckpointFormatError if the metadata is damaged, or a location is not in a state directory.

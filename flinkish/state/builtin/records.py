@@ -77,7 +77,7 @@ class DataclassSerializer(TypeSerializer[T]):
     Raises
     ------
     UsageError
-        The class or the type of a field cannot be used for state, or the class contains itself.
+        The class, or the type of a field, cannot be used for state, or the class contains itself.
     """
 
     def __init__(self, cls: type[T], *, _around: tuple[type, ...] = ()) -> None:
