@@ -69,9 +69,9 @@ def damaged_files(
 
     Skipped are offset and commit logs and ``metadata``. ``root`` is the directory that the files
     are read from. ``written`` is the directory to which Spark wrote them, with their checksum
-    files, if that is another one. If only ``written`` is on a
-    local disk, the ends of files that still have their stamps are read there, which saves a request
-    for each. ``offsets`` are those of all sources. Raises FileNotFoundError if a file has vanished.
+    files, if it is not ``root``. If only ``written`` is on a local disk, the ends of files that
+    still have their stamps are read there, which saves a request for each. ``offsets`` are those of
+    all sources. Raises FileNotFoundError if a file has vanished.
     """
     root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)
@@ -134,7 +134,7 @@ def _is_sidecar_for_another_size(path: str, size: int) -> bool:
 
 
 def damage_error(root: str, batch: int, damaged: Sequence[DamagedFile]) -> Corrupt:
-    """Return the error for a checkpoint with damaged files: it names the first of them."""
+    """Return the error for a checkpoint with damaged files; the error names the first of them."""
     named = ", ".join(f"{each.path} {each.reason}" for each in damaged[:_NAMED])
     more = f", and {len(damaged) - _NAMED} more files" if len(damaged) > _NAMED else ""
     return Corrupt(

@@ -49,7 +49,7 @@ def remove_file(root: str, name: str, tell: Tell | None = None) -> bool:
 def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> None:
     """Remove many files and ignore those that do not exist (S3 does not report which).
 
-    UnsafePath is raised at the first refused name: earlier files may be removed already.
+    UnsafePath is raised at the first refused name, when earlier files may be removed already.
     """
     if is_local(root):
         with LocalRoot(root) as place:
@@ -105,7 +105,7 @@ def remove_empty_directories(root: str, names: Iterable[str], tell: Tell | None 
     """Remove the named directories that are empty, deepest first; the others stay.
 
     If a name itself is unsafe (UnsafePath), nothing is removed. A link on the way to a directory is
-    found only at that directory's turn: earlier ones may be removed already.
+    found only at that directory's turn, when earlier directories may be removed already.
     """
     directories = sorted(
         {parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts)

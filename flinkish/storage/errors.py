@@ -17,7 +17,7 @@ _REFUSAL = re.compile(r'\w+\("[\w.$]+", "((?:[^"\\]|\\[^n])+)')
 
 
 class Replaced(OSError):
-    """A file is no longer the one that was listed: another file has replaced it."""
+    """A file is no longer the listed one, because another file has replaced it."""
 
 
 class NotRegular(Corrupt):

@@ -82,7 +82,7 @@ def _split(text: str) -> tuple[str, str]:
 
     A scheme starts with a letter, and a slash follows its colon: ``10:30`` and ``./a:b`` are paths.
     ``file:a`` is neither a path nor a URL: Hadoop refuses it ("Relative path in absolute URI"), and
-    nobody means a directory of that name. Raises NoLocation.
+    nobody means a directory of that name. Raises NoLocation for a text of this kind.
     """
     scheme, colon, rest = text.partition(":")
     is_scheme = scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme)

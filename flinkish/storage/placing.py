@@ -18,7 +18,7 @@ from flinkish.storage.locations import is_local, scheme_of, split
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
 
-#: Maximum bytes of a file that is buffered in memory between two stores; larger ones go to disk.
+#: Maximum bytes of a file that is buffered in memory between two stores; a larger one goes to disk.
 _SPOOLED = 16 << 20
 #: Maximum number of requests that one thread has in flight, if the client supports it.
 _BATCH = 16

@@ -285,7 +285,7 @@ class RemoteStore:
                 raise remote_failure("write", target, error) from error
 
     def _stream(self, source: str, target: str, stamp: str | None, hasher: Hasher) -> int:
-        """Copy through this process: the store's own copy is no better and returns no digest."""
+        """Copy through this process, as the store's own copy is no better and has no digest."""
         self.check_stamp(source, stamp)
         size = 0
         with (
@@ -384,8 +384,8 @@ class RemoteStore:
     def delete_directory(self, location: str) -> bool:
         """Delete a directory if it is empty; return whether this call deleted it.
 
-        Flat stores return False: they have no directory, and only an object that marks one is
-        deleted.
+        Returns False for flat stores, because they have no directories; only an object that marks
+        one is deleted.
         """
         path = self._path(location)
         with refused("remove", location), suppress(FileNotFoundError):
@@ -398,7 +398,7 @@ class RemoteStore:
         return False
 
     def _remove_directory(self, path: str) -> None:
-        """Remove one empty directory; WebHDFS has no separate call for this."""
+        """Remove one empty directory; not every store has its own call for this (WebHDFS)."""
         if self._recursive:
             self._fs.rm(path, recursive=False)
         else:

@@ -173,7 +173,7 @@ def _locations(item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def write_operator_metadata(metadata: OperatorMetadata) -> bytes:
-    """Write a metadata file; parsed metadata gives the same bytes again.
+    """Return the bytes of a metadata file; parsed metadata gives the same bytes again.
 
     Raises CannotWrite if the version does not exist, or the content is not that of the version.
     """

@@ -1,7 +1,7 @@
 """The settings that an offset log pins, and what Spark assumes where a setting is absent.
 
-Spark's ``OffsetSeqMetadata``: ``relevantSQLConfs`` are written into each entry of the offset log,
-and override the session's at a restart (``setSessionConf``).
+The ``relevantSQLConfs`` of Spark's ``OffsetSeqMetadata`` are written into each entry of the offset
+log, and override the session's settings at a restart (``setSessionConf``).
 """
 
 from __future__ import annotations

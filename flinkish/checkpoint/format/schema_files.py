@@ -116,7 +116,7 @@ def _family(reader: _Reader) -> FamilySchemas:
 
 
 def write_schema_file(families: Sequence[FamilySchemas], version: int) -> bytes:
-    """Write a state schema file; families from :func:`parse_schema_file` give the same bytes again.
+    """Return the bytes of a state schema file; parsed families give the same bytes again.
 
     ``version`` is 1 to 3; files of versions 1 and 2 have a single family. Raises CannotWrite for
     another version, for families that it cannot have, or for a schema whose characters make it too
