@@ -6,7 +6,7 @@ source, stateless or stateful. The name is kept as a Scala ``TreeNodeTag``
 made from this one shares. The name changes no column, no plan and no result, so a program still
 runs with plain ``spark-submit``.
 
-A Spark Connect DataFrame has no JVM plan yet. This module keeps its name under the client's plan
+A Spark Connect DataFrame has no JVM plan yet, so this module keeps the name under the client's plan
 id. The server puts that id on its own plan as the tag ``plan_id`` (``LogicalPlan.PLAN_ID_TAG``), by
 which a server in this process finds the name.
 
@@ -199,7 +199,7 @@ def _mark(df: DataFrameT, tag: Tag) -> DataFrameT:
 
 
 def _mark_client(plan: Any, tag: Tag) -> None:
-    """Name a plan of Spark Connect's client; warn once if the server is another process."""
+    """Name a plan of Spark Connect's client; warn once if the server is in another process."""
     global _warned
     while type(plan).__name__ in _CLIENT_ALIASES and plan._child is not None:
         plan = plan._child

@@ -165,7 +165,7 @@ class _TypedFunction:
         self._names = [each.name for each in states]
         self._formats = formats
 
-    # A method: Spark takes functions and methods, but no callable objects.
+    # This is a method, because Spark takes functions and methods, but not callable objects.
     def call(self, key: Any, frames: Iterator[Any], group_state: Any) -> Iterator[Any]:
         """Call the user's function for one key."""
         cells = self._cells(self._formats.current(), group_state.getOption)

@@ -6,8 +6,8 @@ serializer of the old style) stay bytes.
 
 Types are those of Spark's ``DataType.json``: dataclasses, NamedTuples and tuples are structs, a
 dict is a map, a ``datetime`` is an ISO 8601 text (because it may have a zone), decimals are texts.
-A value of an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive
-records.
+A value of an Avro schema is one JSON text, because Spark has no types for Avro's unions and
+recursive records.
 """
 
 from __future__ import annotations

@@ -212,8 +212,8 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
     """A savepoint's record of the serializer that wrote a state.
 
     A restore finds a snapshot's class by its name, so the class must be public, at the top level of
-    its module, and callable without arguments; each serializer class has its own snapshot class.
-    :func:`flinkish.state.check_snapshot_class` checks this when a state is declared.
+    its module, and callable without arguments. :func:`flinkish.state.check_snapshot_class` checks
+    this when a state is declared. Each serializer class has its own snapshot class.
     """
 
     #: The version of what :meth:`write_snapshot` writes; increase it whenever that changes.

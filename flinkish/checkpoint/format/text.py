@@ -75,8 +75,8 @@ def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
     """Parse the first line of a file: ``v1`` or ``v2``, as in all of Spark's logs.
 
     Returns the version, and the offset of the content after the line. Spark reads this line with
-    ``MetadataVersionUtil``, and has only ever written these two versions. ``what`` is the kind of file, for
-    errors, such as ``log``.
+    ``MetadataVersionUtil``, and has only ever written these two versions. ``what`` is the kind of
+    file, for errors, such as ``log``.
 
     Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError if there is no
     version, or nothing follows.

@@ -8,13 +8,13 @@ leaves a choice, or would silently lose data, the following rules hold:
   exists: a type of a union that the reader does not have, an enum's symbol (unless the enum has a
   default).
 * In a reader's union the exact written type is preferred to one that it could be promoted to. The
-  specification takes the first that matches, so a long would become a double that precedes it.
+  specification takes the first match, so a long would become a double that precedes the long.
 * Two different logical types of one Avro type have different meanings (milliseconds, microseconds),
   and to read one as the other would change every value. Only values that get a finer unit of the
   same kind are converted; other changes are refused. Where only one of the two schemas has a
   logical type, the Avro types decide, as they do in the specification.
-* A reader's field matches a written field by its name before its aliases; a match of two aliases
-  is refused.
+* A reader's field matches a written field by its name before its aliases; a field is refused if two
+  of its aliases match.
 
 The verdict is "as is" where the bytes stay valid and mean the same under the new schema alone: a
 long that was an int, symbols or types that were appended, names that changed by alias.

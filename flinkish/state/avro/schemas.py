@@ -28,7 +28,7 @@ MAX_DEPTH: Final = 64
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A type of a schema. Nodes are compared by identity: they may contain themselves.
+    """A type of a schema. Nodes are compared by identity, as they may contain themselves.
 
     ``kind`` is ``int``, ``record``, ``array``, ``union`` ...
     """
