@@ -80,7 +80,7 @@ class Attempt:
         return self.target.create(f"{self.directory}/{name}")
 
     def adopt(self, path: str, name: str) -> bool:
-        """Move a local file into the directory; return False if it is on another file system."""
+        """Move a local file into the directory; return False if the file systems differ."""
         local = self.target.local_path(f"{self.directory}/{name}")
         if local is None:
             return False
