@@ -267,7 +267,10 @@ def takes_no_bytes(schema: Any) -> bool:
 
 
 def has_empty_items(schema: Any) -> bool:
-    """Return whether a schema contains an array whose elements take no bytes; skip Avro's maps."""
+    """Return whether a schema contains an array whose elements take no bytes.
+
+    Arrays inside the values of maps are not considered.
+    """
     if isinstance(schema, list):
         return any(map(has_empty_items, schema))
     if not isinstance(schema, Mapping):

@@ -168,7 +168,7 @@ def plan_operator(
     """Plan how an operator's state becomes the target state.
 
     Raises CannotMigrate if the target state is not possible, and StateFormatError if a schema or a
-    snapshot's metadata is damaged, missing or unknown.
+    snapshot's metadata is damaged, missing or unknown, or a key cannot be hashed as in Spark.
     """
     operator = replace(operator, name=operator.name or target_state.name)
     backend = target_state.backend or operator.backend

@@ -117,8 +117,8 @@ def find_chain(files: StoreFiles, lineage_of: Callable[[str], Lineage | None]) -
     The files are found by their names and, in checkpoint format 2, by the lineage at the start of
     a changelog. ``lineage_of`` reads the lineage.
 
-    Raises MissingStateFile if a file that the version needs is missing, and UnsupportedState if the
-    store has a unique id but is HDFS-backed.
+    Raises MissingStateFile if a file that the version needs is missing, UnsupportedState if the
+    store has a unique id but is HDFS-backed, and the errors of ``lineage_of``.
     """
     listed = state_files_among(files.names)
     if files.unique_id is None:
@@ -134,9 +134,9 @@ _READ = 1 << 20
 def open_checked(files: StoreFiles, name: str) -> BinaryIO:
     """Open a state file after comparing it with its sidecar, if it has one.
 
-    Raises StateFormatError if they differ, the sidecar is damaged or the file is missing
-    (MissingStateFile), UnsupportedState for an algorithm other than CRC-32C, and StorageError if
-    reading is refused.
+    Raises StateFormatError if they differ, the sidecar is damaged, or the file is missing
+    (MissingStateFile) or not a regular file; UnsupportedState for an algorithm other than CRC-32C;
+    and StorageError if reading is refused.
     """
     file = open_state_file(files, name)
     if f"{name}.crc" not in files.names:

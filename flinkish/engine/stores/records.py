@@ -119,8 +119,8 @@ def plain_records(content: Content, at: int = 0) -> Iterator[tuple[bytes, bytes 
 class Changelog:
     """The header of a RocksDB changelog, and the content after it.
 
-    ``version`` is the format's version, 1 to 4. ``lineage`` has the version and unique id of every
-    state from that of the snapshot on that the changelog builds on, the oldest first; None in
+    ``version`` is the format's version, 1 to 4. ``lineage`` has the version and unique id of the
+    snapshot that the changelog builds on, and of every later state, the oldest first; None in
     checkpoint format 1. ``start`` is the offset of the first record, in bytes of ``content``.
     """
 

@@ -69,8 +69,8 @@ def write_changelog(
     Returns the number of changes. Each is a kind (``PUT``, ``REMOVE``, ``MERGE``), key and value.
     Keys begin with their family's id if the store has families. ``codec`` is as in
     :func:`write_records`. ``version`` is 1 without families and 2 with them. In checkpoint format
-    2 it is 3 or 4 instead, and ``lineage`` has the version and unique id of each state from that of
-    the snapshot on, the oldest first.
+    2 it is 3 or 4 instead, and ``lineage`` has the version and unique id of the snapshot and of
+    each later state, the oldest first.
 
     Raises EngineError if the version does not exist, does not fit the lineage, or does not support
     a kind of change, and UnsupportedState if the codec is unknown.

@@ -45,7 +45,7 @@ class Bootstrap:
 
     @property
     def count(self) -> int:
-        """The number of partitions of all stores; also the target number of reports."""
+        """The number of partitions of all stores; reports get it as their target number."""
         return self.move.partitions * len(self.move.targets)
 
     def place(self, number: int) -> tuple[str, int]:
