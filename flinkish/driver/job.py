@@ -47,6 +47,11 @@ def main(argv: Sequence[str]) -> int:
     -------
     int
         The driver's exit status.
+
+    Raises
+    ------
+    FlinkishError
+        The registry cannot be reached, or lacks the job.
     """
     registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
     job = registry.job(os.environ["FLINKISH_JOB_ID"])
@@ -75,6 +80,9 @@ def assemble(
     """Create the runtime, agent and hook of a job in its driver; nothing is started yet.
 
     ``let_go`` is an argument of :class:`Agent`; ``shutdown_grace`` replaces the configured time.
+
+    Raises LaunchFailed if a package or the checkpoint directory is missing, and the errors of
+    :class:`Runtime`.
     """
     for package in ("fsspec", "fastavro"):
         try:
@@ -135,7 +143,7 @@ def conclude(
     if outcome.error is not None and runtime.ending is None:
         if runtime.fatal is None and print_error:
             print_traceback(outcome.error)
-        # flinkish's refusal is no fault of the program's code, and its message says what to do.
+        # A refusal by flinkish is not a fault of the program's code, and says what to do.
         for place in own_places(outcome.error) if runtime.fatal is not None else ():
             log(f"job failed at {place}")
     runtime.program_ended()

@@ -32,7 +32,7 @@ _CALLED = "An error occurred while calling "
 class ProgramOutcome:
     """How the user's program ended.
 
-    ``error``: the exception that ended it; None for an exit with status 0.
+    ``error`` is the exception that ended it; None for an exit with status 0.
     """
 
     status: int
@@ -147,7 +147,7 @@ def last_line(error: BaseException) -> str:
 
 
 def outcome_lines(text: str) -> list[str]:
-    """Return the last lines of a text that are not blank."""
+    """Return the last of the lines of a text that are not blank."""
     return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
 
 

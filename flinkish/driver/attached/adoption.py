@@ -1,4 +1,4 @@
-"""Queries that ran before flinkish was attached: which of them it can take charge of.
+"""The queries that ran before flinkish was attached, and which of them it can take charge of.
 
 The settings that the program gave its writers are gone, but the running query shows most of them:
 its plan (with uids), its trigger and its sink. flinkish cannot start such a query again. So the
@@ -141,14 +141,14 @@ def _frame(execution: Any, session: Any) -> Any:
     from pyspark.sql import DataFrame
 
     sql = session._jvm.org.apache.spark.sql
-    # The first is 4.x's, the second 3.5's; Py4J takes the name of a missing class for a package.
+    # The first is 4.x's, the second 3.5's. For Py4J the name of a missing class is a package's.
     classes = (each for each in (sql.classic.Dataset, sql.Dataset) if isinstance(each, JavaClass))
     jdf = next(classes).ofRows(execution.sparkSession(), execution.analyzedPlan())
     return DataFrame(jdf, session)
 
 
 def facts_of_running(execution: Any) -> WriterFacts:
-    """Return what a running query says of the settings of its writer."""
+    """Return what a running query shows of the settings of its writer."""
     sink = execution.sink()
     kind = str(sink.getClass().getSimpleName())
     format_, path = _FORMATS.get(kind, kind), None

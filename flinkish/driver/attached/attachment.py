@@ -1,7 +1,7 @@
 """``flinkish.attach()``: serve the queries of a program that another launcher has started.
 
-Such a job has no supervisor, and flinkish's launcher has not started it, so nothing of flinkish can
-start it again. All else is as in every driver: :mod:`~flinkish.driver.runtime` and
+The job of such a program has no supervisor, and flinkish's launcher has not started it, so nothing
+in flinkish can start it again. All else is as in every driver: :mod:`~flinkish.driver.runtime` and
 :mod:`~flinkish.driver.requests`. A program that asks for no restore runs as it would without
 flinkish, whatever goes wrong in this module.
 """
@@ -73,7 +73,7 @@ def attach(
     restore : RestoreOptions, optional
         How the savepoint is restored.
     parallelism : int, optional
-        The number of state partitions of a restore.
+        The number of shuffle partitions, and of the state partitions of a restore.
     registry : str, optional
         URL of the registry.
     settings : mapping, optional

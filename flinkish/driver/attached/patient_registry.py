@@ -1,4 +1,4 @@
-"""The registry of a driver that another launcher started; its program can do without one.
+"""The registry of a driver that another launcher started; the program can do without it.
 
 While the registry cannot be reached, what has to be recorded waits in memory, in order, and a
 thread tries again. No heartbeat and no change is attempted while the registry is known to be out of
@@ -234,7 +234,7 @@ class PatientRegistry(Registry):
                     self.use(self._reach())
                 else:
                     # This opens a lost connection again, which may take until its time limit. The
-                    # call does not hold the lock, for which the program's threads would wait.
+                    # call must not hold the lock, because the program's threads would wait for it.
                     Registry.requests(self, self._job.job_id)
                     with self._order:
                         self._flush()
@@ -261,10 +261,10 @@ class PatientRegistry(Registry):
             self._later.pop(0)
 
     def _revive(self) -> bool:
-        """Take back the end of a job whose driver was thought to be lost; return whether it worked.
+        """Take back the end of a job whose driver was thought lost; return whether that worked.
 
         It does not work if another job continues from the job's state, or somebody has canceled
-        the job.
+        the job. Raises RegistryError if the registry cannot be reached.
         """
         job_id = self._job.job_id
         try:

@@ -67,8 +67,8 @@ def has_committed(queries: Sequence[QueryStatus]) -> bool:
 def earlier_job(registry: Registry, name: str, launch: Launch) -> JobRecord | None:
     """Return the ended job that a program continues, or None.
 
-    If the program asks for a restore, this waits a while for the job's end, and raises Locked if
-    the job still runs after that.
+    If the program asks for a restore, this function waits a while for the end of the job that it
+    continues, and raises Locked if that job still runs afterwards.
     """
     deadline = time.monotonic() + _PATIENCE
     has_said = False
@@ -135,7 +135,7 @@ def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, Job
 
 
 def is_interactive() -> bool:
-    """Return whether this is a notebook or a shell, which outlives its jobs."""
+    """Return whether this process is a notebook or a shell, which outlives its jobs."""
     main = sys.modules.get("__main__")
     return hasattr(sys, "ps1") or "ipykernel" in sys.modules or not hasattr(main, "__file__")
 

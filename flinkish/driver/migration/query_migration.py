@@ -87,7 +87,7 @@ def rewrite_query(
     migration: Migration,
     progress: Progress,
 ) -> list[MigratedOperator]:
-    """Write a checkpoint of a saved query, with its state rewritten as a migration requests.
+    """Write a checkpoint of a saved query, with the state rewritten as a migration requests.
 
     Returns the size, rows and digests of each operator's new state.
 

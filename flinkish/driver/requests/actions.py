@@ -54,10 +54,10 @@ class Actions:
     """Carries out requests, one at a time.
 
     The times are in seconds. ``savepoint_timeout`` is the limit for waiting for queries and their
-    first batches, if the request sets none; ``quiesce_timeout`` limits how long ``stop`` waits for
-    running batches, if the request sets no lower limit; a plain cancel interrupts batches after
-    ``cancel_grace``. ``distributed`` decides who copies a savepoint's files; see
-    :func:`flinkish.driver.migration.file_transfer.should_distribute`.
+    first batches, if the request sets none; ``quiesce_timeout`` limits how long the end with a
+    savepoint waits for running batches, if the request sets no lower limit; a plain cancel
+    interrupts batches after ``cancel_grace``. ``distributed`` decides who copies a savepoint's
+    files; see :func:`flinkish.driver.migration.file_transfer.should_distribute`.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Actions:
             else:
                 return
             if self._runtime.launch.external is not None:
-                in_flight.close()  # such a program does not wait for the registry
+                in_flight.close()  # a guest does not wait for the registry
             closed.wait(_PAUSE)
 
     def _when_started(self, request: Request) -> AbstractContextManager[None]:
@@ -267,7 +267,7 @@ class Actions:
         """Write the last savepoint of a job.
 
         If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
-        error says so.
+        error says so, unless the registry fails or a plain cancel is pending.
         """
         format_ = _wanted(request).format
         try:
@@ -294,7 +294,7 @@ class Actions:
         facts = {}
         try:
             path = self._write(request, queries, trigger, FORMAT_NATIVE, left).path
-        except Exception as second:  # noqa: BLE001 - the first error is the one to tell
+        except Exception as second:  # noqa: BLE001 - the first error is the one to report
             kept = f"; nor could a native one be kept: {_ours(second).message}"
             hint = error.hint
         else:
@@ -410,7 +410,7 @@ def _check_can_restart(queries: Sequence[ManagedQuery]) -> None:
 
 
 def _wanted(request: Request) -> SavepointArguments:
-    """Return the savepoint that a request demands; the request is no plain cancel."""
+    """Return the savepoint that a request demands; the request is not a plain cancel."""
     assert request.savepoint is not None, request.kind
     return request.savepoint
 

@@ -27,9 +27,10 @@ _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems un
 class Agent:
     """Serves one job until :meth:`close`.
 
-    ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
-    may continue after its job was stopped or cancelled. After that the program is interrupted. If
-    ``let_go`` is given, it is called instead, because flinkish did not start the process.
+    ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long a program
+    with queries may continue after its job was stopped or cancelled. Then the program is
+    interrupted. If ``let_go`` is given, it is called instead, because flinkish did not start the
+    process.
     """
 
     def __init__(

@@ -55,8 +55,8 @@ def drain(
     All queries have ended at a batch boundary, with a committed batch. ``deadline`` is a
     ``time.monotonic`` value. ``interrupted`` is called during the wait and raises to end it.
 
-    Raises FlinkishError if a batch failed, or took too long. Some queries may be drained by then,
-    so no query may be resumed.
+    Raises FlinkishError if a batch failed, or took too long, and the error of ``interrupted``. Some
+    queries may be drained by then, so no query may be resumed.
     """
     drained = []
     for query in queries:

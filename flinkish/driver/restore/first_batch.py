@@ -7,8 +7,8 @@ commit a batch, but runs a batch that is already planned in the savepoint withou
 its commit (4.3.0).
 
 Then, before the first batch can commit, the ordinals of Spark's real plan are compared with those
-that the state was restored to. Another thread that holds the progress lock (a fair one) keeps the
-query from its commit without harm (3.5.9 and 4.3.0).
+that the state was restored to. Another thread that holds the progress lock, which is
+fair, keeps the query from its commit without harm (3.5.9 and 4.3.0).
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class FirstBatch:
     expected
         The operators that the state was restored to; None if there is nothing to compare.
     refuse
-        Called with the error when Spark's plan differs; it fails the job.
+        Called with the error if Spark's plan differs, or if the query cannot be held; it fails the
+        job.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ class OtherJobs:
 
 
 def _in_use(query: str, claim: Claim, writer: KnownWriter | None) -> ConsentNeeded:
-    """Return the refusal of a query whose id or output another job holds."""
+    """Return the refusal of a query whose id, checkpoint or output another job holds."""
     job = claim.job
     who = f"query '{claim.query}' of the {job.state.value} job {job.name} ({job.job_id})"
     stop = f"stop that job first, with: flinkish stop {job.job_id}"  # the last, to be copied

@@ -206,7 +206,10 @@ class StartJudge:
     def _written(
         self, name: str, planned: PlannedQuery | None, sink: NewSink, session: Any
     ) -> EarlierRun | None:
-        """Return the run of this job's name that has written the same input to the same place."""
+        """Return the run of this job's name that has written the same input to the same place.
+
+        For a sink without batch numbers, see :meth:`_wrote_alike`.
+        """
         output = output_of(sink, session)
         if planned is None:
             return None
@@ -234,7 +237,8 @@ class StartJudge:
     ) -> EarlierRun | None:
         """Return the newest run of this job's name with the same input and the same kind of sink.
 
-        It is for a sink without batch numbers. If the sink has a path, the run must have it too.
+        It is for a sink without batch numbers. If the sink has a path, the run must have written
+        to that path.
         """
         kind = (sink.format or "").lower()
         other = standing(self._registry, self._job.name, but=self._job.job_id)
@@ -292,8 +296,8 @@ class Adviser(StartJudge):
 def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:
     """Return the newest ended run of a job's name that had this query, if it committed no batch.
 
-    Returns None if the run committed a batch of the query, or planned none. Else it ended during
-    the query's first batch, which the sink may have already.
+    Returns None if the run committed a batch of the query, or planned none, or if its checkpoint
+    cannot be read. Else it ended during the query's first batch, which the sink may have already.
     """
     ended = [
         each

@@ -119,6 +119,7 @@ def map_log(jsq: Any, session: Any, paths: PathMap) -> str | None:
     """Map the files that the log of a query's file sink names; called like :func:`complete_log`.
 
     Paths below the sink's own path stay: an earlier start has mapped them, or they are newer.
+    Returns what was done, as a clause, or None. Raises Corrupt if an entry is damaged.
     """
     sink = spark_jvm.stream_execution(jsq).sink()
     if sink.getClass().getSimpleName() != "FileStreamSink":

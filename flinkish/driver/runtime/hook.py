@@ -301,7 +301,7 @@ class Hook:
 
 
 def _refuse(error: UnsupportedSession | None, runtime: Runtime) -> None:
-    """Fail the job, even if the program handles the error."""
+    """Fail the job with ``error``, unless it is None, and raise it; the program may handle it."""
     if error is not None:
         runtime.fail(error)
         raise error
@@ -315,7 +315,7 @@ def _apply(
     query_name: str | None,
     options: dict[str, Any],
 ) -> None:
-    """Apply the keyword arguments of ``start`` through the (recorded) builder calls."""
+    """Apply the arguments of ``start`` or ``toTable`` through the (recorded) builder calls."""
     writer.options(**options)
     if output_mode is not None:
         writer.outputMode(output_mode)

@@ -83,7 +83,7 @@ class Runtime:
 
     @property
     def restorer(self) -> Restorer | None:
-        """What restores the job's queries."""
+        """What restores the job's queries; None if nothing is restored."""
         return self._starts.restorer
 
     @property

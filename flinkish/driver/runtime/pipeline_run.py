@@ -58,13 +58,16 @@ class PipelineRun:
         self.session = session_behind(client)
 
     def flows(self) -> list[Flow]:
-        """Return the streaming flows of the pipeline; ProgramFailed if it cannot be resolved."""
+        """Return the pipeline's streaming flows; raise ProgramFailed if it cannot be resolved."""
         graphs = self._holder.dataflowGraphRegistry()
         registered = graphs.getDataflowGraphOrThrow(self._request.dataflow_graph_id)
         return streaming_flows(registered, self.session, self._request.storage)
 
     def carry_out(self, job: FlowJob, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        """Plan and restore the flows, then yield the events of the run that ``begin`` asks for."""
+        """Plan and restore the flows, then yield the events of the run that ``begin`` asks for.
+
+        Raises UsageError for a full refresh of what is restored, and the errors of ``job``.
+        """
         refreshed = list(self._request.full_refresh_selection)
         if job.restores and (self._request.full_refresh_all or refreshed):
             raise UsageError(
@@ -93,7 +96,7 @@ class PipelineRun:
             yield from begin()
 
     def hold(self) -> None:
-        """Let no other flow start: those that run are about to end before they have read all."""
+        """Let no other flow start: those that run will end before they have read all input."""
         execution = self._execution()
         if execution is not None:
             spark_jvm.field_of(execution, "concurrencyLimit").drainPermits()
@@ -119,7 +122,7 @@ class PipelineRun:
     # --- before the run -----------------------------------------------------------------------
 
     def _prepared(self, job: FlowJob, flows: Sequence[Flow]) -> dict[str, Prepared]:
-        """Prepare all flows; if one is refused, remove what was restored, or Spark would use it."""
+        """Prepare all flows; after a refusal remove what was restored, which Spark would use."""
         prepared: dict[str, Prepared] = {}
         try:
             for flow in flows:
@@ -219,7 +222,8 @@ class _Handle:
 def _waiting(flow: Flow, prepared: Prepared) -> ManagedQuery:
     """Return a flow as a query of the job before it has started.
 
-    Without a checkpoint the query has no id. It counts as active, so that its claims are kept.
+    Without a checkpoint the query has no id. The returned query counts as active, so that its
+    claims are kept.
     """
     location = prepared.location or prepared.own or ""
     query_id = ""

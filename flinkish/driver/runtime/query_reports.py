@@ -93,10 +93,10 @@ class QueryReports:
         return state, statuses
 
     def _taken_back(self) -> JobState:
-        """Take back the end of the job if a reader has only not heard of it; return its state.
+        """Take back the end of a job that a reader wrongly declared lost; return the job's state.
 
-        After a failover of the registry's server, or a cut of the network, no driver has reported
-        for long, and the first reader takes all those for lost that it cannot see.
+        After a failover of the registry's server, or a network failure, no driver has reported for
+        long, and the first reader declares lost all jobs whose drivers it cannot see.
         """
         try:
             state = self._registry.take_back(self._job_id, process_ref(), within=_OUT_OF_SIGHT)
@@ -123,7 +123,7 @@ class QueryReports:
         """Start query ``name`` inside the block, which appends Spark's handle to the yielded list.
 
         The queries that have ended are reported first, which frees their claims. The claims of
-        query ``name`` are released if Spark does not start it.
+        query ``name`` are released if Spark does not start it and no run of it is active.
 
         Raises UsageError if the name is taken (:meth:`_is_taken`); Spark checks names only within a
         session.

@@ -103,7 +103,7 @@ class Preparer:
     def name_of(self, facts: WriterFacts, session: Any, writer: Any = None) -> str:
         """Return the name of a query that is about to start; give one to an unnamed query.
 
-        ``writer`` is what starts it: the writer of a failed query starts that query again.
+        ``writer`` starts the query; the writer of a failed unnamed query starts that query again.
 
         Raises ConsentNeeded if an unnamed query would be given the checkpoint of another, or if it
         could be any of several failed queries.
@@ -122,7 +122,7 @@ class Preparer:
         *,
         place: Callable[[str], str] | None = None,
     ) -> Prepared:
-        """Prepare a query; whatever may be refused is refused here, before Spark starts it.
+        """Prepare a query before Spark starts it; raise the refusal if it may not start.
 
         ``name`` is from :meth:`name_of`. ``place`` replaces the ``place`` of the class.
 
@@ -313,7 +313,8 @@ class Preparer:
     def session_settings(self, session: Any, name: str) -> Iterator[None]:
         """Inside the block, set what the checkpoint and the tasks of query ``name`` need.
 
-        Spark does not pin these settings. The previous values are restored afterwards.
+        Spark does not pin these settings. Afterwards the settings have their previous values, and
+        the local properties for the tasks are removed.
         """
         wanted = self._settings.get(name)
         if wanted is None:
@@ -337,7 +338,7 @@ def _as_spark_takes_it(directory: str) -> str:
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
-    """Return the refusal of a query if its name is that of one resumed elsewhere, or None."""
+    """Return the refusal of a query if another has resumed under its name, or None."""
     if first is not None and (first == own or storage.same_place(first, own)):
         return None
     return ConsentNeeded(

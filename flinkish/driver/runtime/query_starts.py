@@ -115,8 +115,9 @@ class QueryStarts:
 
         Names it, gives it a checkpoint (a restored one in a restored job), and starts it.
 
-        Raises SystemExit if the job has been stopped or cancelled, and FlinkishError if the restore
-        or the start is refused; the job then fails with this error.
+        Raises SystemExit if the job has been stopped or cancelled, Spark's own errors, and
+        FlinkishError if the restore or the start is refused; the job then fails with this error. A
+        guest's query is not refused, but runs without flinkish.
         """
         self._hold(writer, facts)
         with self._start_after_requests(str(facts.query_name or "without a name")):
@@ -223,7 +224,10 @@ class QueryStarts:
 
     @contextmanager
     def _start_after_requests(self, name: str) -> Iterator[None]:
-        """Start a query inside the block, which is entered when no request is in flight."""
+        """Start a query inside the block, which is entered when no request is in flight.
+
+        Raises SystemExit if the job is over by then.
+        """
         with ExitStack() as starting:
             with self._gate.changed:
                 self._gate.settle()

@@ -43,7 +43,7 @@ def quiesce(
     """End every query (JVM ``StreamingQuery`` objects) at its next batch boundary.
 
     ``timeout`` is in seconds, for running batches. ``interrupted`` is called about once a second
-    and raises an error to end the wait.
+    and raises a FlinkishError to end the wait.
 
     Raises GivenUp if a batch still ran after ``timeout`` seconds, or the error of ``interrupted``.
     The end has then been taken back for the queries that still ran; the caller restarts those that
@@ -82,7 +82,7 @@ def quiesce(
 
 
 def _declare_end(jvm: Any, query: Any, deadline: float) -> None:
-    """Set the state of one query to TERMINATED at a moment that costs no batch."""
+    """Set a query's state to TERMINATED when that costs no batch; give up at ``deadline``."""
     if not spark_jvm.has_stages(query):
         spark_jvm.end_after_batch(jvm, query)
         return

@@ -132,7 +132,7 @@ class RestoreGate:
             self._held_since = None
 
     def settle(self) -> None:
-        """Check that all state of the savepoint has an owner, and let held queries continue.
+        """Check that all state has an owner, roll tables back, and let held queries continue.
 
         Called when the program starts no other query for now.
 

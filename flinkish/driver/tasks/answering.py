@@ -20,7 +20,7 @@ _TRANSFERS = "execution.savepoint.transfers"
 
 
 def take_call(path: str) -> DriverCall:
-    """Read a call from its file, and remove the file."""
+    """Read a call from its file, and remove the file even if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return decode(DriverCall, json.load(file))

@@ -1,6 +1,6 @@
 """Describe mode: the user's program runs; its queries are planned, but not started.
 
-``flinkish info`` and ``check`` ask for it (:class:`~flinkish.messages.calls.DescribeTask`).
+``flinkish info`` and ``check`` request it (:class:`~flinkish.messages.calls.DescribeTask`).
 ``DataStreamWriter.start`` and ``toTable`` plan the query and return a query that has already ended.
 The rest of the program runs unchanged, to its end.
 """
@@ -67,7 +67,7 @@ _STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": F
 class PlanningRuntime:
     """Stands in for the job's runtime that the hook calls: it plans queries and starts none.
 
-    ``queries`` are the planned queries, as pairs of name and plan.
+    ``queries`` are the planned queries, as pairs of name and plan; none if a restore is planned.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:

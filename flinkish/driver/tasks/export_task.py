@@ -2,7 +2,8 @@
 
 ``flinkish export`` requests it (:class:`~flinkish.messages.calls.ExportTask`). The queries are
 planned as for ``check``. The checkpoints are made while the program runs, because it may stop Spark
-at its end; once a query is refused, no other gets one. The command puts the checkpoints in place.
+at its end; once a query is refused, no other query gets a checkpoint. The command puts the
+checkpoints in place.
 """
 
 from __future__ import annotations
