@@ -135,6 +135,8 @@ def conclude(
 ) -> int:
     """Wait for requests, end the queries that still run, and record the job's final state.
 
+    If the JVM is gone, this function records that and ends the process at once.
+
     Returns
     -------
     int

@@ -22,7 +22,7 @@ from flinkish.registry.liveness import process_ref
 
 _T = TypeVar("_T")
 
-#: Seconds between attempts to reach the registry: the first, the longest.
+#: The first and the longest pause between attempts to reach the registry, in seconds.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 

@@ -102,7 +102,8 @@ class OtherJobs:
         Raises
         ------
         ConsentNeeded
-            A job that has not ended, or another query of this job, holds one of them.
+            A job that has not ended holds one of them, or another query of this job writes to the
+            same file sink. A table may be shared.
         """
         resources = [] if query_id is None else [query_resource(query_id)]
         if checkpoint is not None:

@@ -58,7 +58,7 @@ class PipelineRun:
         self.session = session_behind(client)
 
     def flows(self) -> list[Flow]:
-        """Return the pipeline's streaming flows; raise ProgramFailed if it cannot be resolved."""
+        """Return the streaming flows of the pipeline; raise errors of :func:`.streaming_flows`."""
         graphs = self._holder.dataflowGraphRegistry()
         registered = graphs.getDataflowGraphOrThrow(self._request.dataflow_graph_id)
         return streaming_flows(registered, self.session, self._request.storage)

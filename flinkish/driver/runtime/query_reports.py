@@ -74,7 +74,7 @@ class QueryReports:
         """Write the heartbeat, the statuses, and the facts of queries that are new or have changed.
 
         Returns the job's state in the registry, and the statuses: none once Spark is stopped. A
-        job that a reader has wrongly declared lost is taken back.
+        job that a reader has wrongly declared lost is taken back. Raises RegistryError.
 
         Spark describes the sources of a query in its first progress report, so facts can change.
         """

@@ -129,7 +129,8 @@ def forbid_batches(jsq: Any) -> None:
 def let_start_return(jsq: Any) -> None:
     """Let ``start`` return, while the query's own thread still posts the event of its start.
 
-    ``start`` waits for a latch that the query's thread opens after that event (3.5 to 4.3).
+    ``start`` waits for a latch that the query's thread opens after that event (3.5 to 4.3). Raises
+    RuntimeError if this Spark has no such latch.
     """
     execution = stream_execution(jsq)
     for field in _fields(execution):

@@ -221,7 +221,7 @@ class PlanningRuntime:
     # --- inside -----------------------------------------------------------------------------
 
     def _name_of(self, facts: WriterFacts) -> str:
-        """Return a query's name; an unnamed query gets the name that it would get in a job."""
+        """Return a query's name; an unnamed query is named according to the order of the starts."""
         if facts.query_name is None:
             return self._names.generate(None, None)
         return self._names.given(str(facts.query_name))

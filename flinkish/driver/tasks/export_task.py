@@ -134,7 +134,7 @@ class ExportedProgram(PlanningRuntime):
 
 
 def _refusal(planner: RestorePlanner) -> FlinkishError | None:
-    """Return why a query so far is refused, or None; prefer refusals that no consent can lift."""
+    """Return the refusal of a planned query, or None; prefer one that no consent can lift."""
     refusals = [each.refusal for each in planner.queries if each.refusal is not None]
     grave = [each for each in refusals if not isinstance(each, ConsentNeeded)]
     return next(iter((*grave, *refusals)), None)
