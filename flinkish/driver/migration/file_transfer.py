@@ -35,7 +35,7 @@ def should_distribute(mode: str, *, master: str, source: str, target: str, size:
     """Return whether executors copy the files. Pure.
 
     ``mode`` is ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``). The rest
-    counts only for ``auto``. A local ``master`` has no executors on other hosts. ``source`` and
+    matters only for ``auto``. A local ``master`` has no executors on other hosts. ``source`` and
     ``target`` are the locations of one of the files; ``size`` is the size of all files in bytes.
     """
     if mode != "auto":

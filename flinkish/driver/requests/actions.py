@@ -54,10 +54,10 @@ class Actions:
     """Carries out requests, one at a time.
 
     The times are in seconds. ``savepoint_timeout`` is the limit for waiting for queries and their
-    first batches, if the request sets none; ``quiesce_timeout`` limits how long the end with a
-    savepoint waits for running batches, if the request sets no lower limit; a plain cancel
-    interrupts batches after ``cancel_grace``. ``distributed`` decides who copies a savepoint's
-    files; see :func:`flinkish.driver.migration.file_transfer.should_distribute`.
+    first batches, if the request sets none; ``quiesce_timeout`` limits how long a stop, or a
+    cancel with a savepoint, waits for running batches, if the request sets no lower limit; a plain
+    cancel interrupts batches after ``cancel_grace``. ``distributed`` decides who copies the files
+    of a savepoint; see :func:`flinkish.driver.migration.file_transfer.should_distribute`.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Actions:
             else:
                 return
             if self._runtime.launch.external is not None:
-                in_flight.close()  # a guest does not wait for the registry
+                in_flight.close()  # another launcher's program does not wait
             closed.wait(_PAUSE)
 
     def _when_started(self, request: Request) -> AbstractContextManager[None]:
@@ -266,8 +266,8 @@ class Actions:
     ) -> SavepointSummary:
         """Write the last savepoint of a job.
 
-        If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
-        error says so, unless the registry fails or a plain cancel is pending.
+        If a canonical one cannot be made, a native one is kept, and the error says so; none is kept
+        if the registry fails or a plain cancel is pending.
         """
         format_ = _wanted(request).format
         try:

@@ -7,8 +7,8 @@ commit a batch, but runs a batch that is already planned in the savepoint withou
 its commit (4.3.0).
 
 Then, before the first batch can commit, the ordinals of Spark's real plan are compared with those
-that the state was restored to. Another thread that holds the progress lock, which is
-fair, keeps the query from its commit without harm (3.5.9 and 4.3.0).
+that the state was restored to. The progress lock is fair, and another thread that
+holds it keeps the query from its commit without harm (3.5.9 and 4.3.0).
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class OtherJobs:
         ------
         ConsentNeeded
             A job that has not ended holds one of them, or another query of this job writes to the
-            same file sink. A table may be shared.
+            same file sink. A table never conflicts.
         """
         resources = [] if query_id is None else [query_resource(query_id)]
         if checkpoint is not None:

@@ -301,7 +301,7 @@ class Hook:
 
 
 def _refuse(error: UnsupportedSession | None, runtime: Runtime) -> None:
-    """Fail the job with ``error``, unless it is None, and raise it; the program may handle it."""
+    """Fail the job with ``error``, if any, and raise it; the job fails even if it is handled."""
     if error is not None:
         runtime.fail(error)
         raise error

@@ -66,7 +66,8 @@ class PipelineRun:
     def carry_out(self, job: FlowJob, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """Plan and restore the flows, then yield the events of the run that ``begin`` asks for.
 
-        Raises UsageError for a full refresh of what is restored, and the errors of ``job``.
+        Raises UsageError for a full refresh in a restored job, the ProgramFailed of :meth:`flows`
+        in such a job, and the errors of ``job``.
         """
         refreshed = list(self._request.full_refresh_selection)
         if job.restores and (self._request.full_refresh_all or refreshed):

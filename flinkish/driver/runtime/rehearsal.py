@@ -174,7 +174,7 @@ def _watch(
     limits: RehearsalLimits,
     is_over: Callable[[], bool],
 ) -> RehearsedQuery:
-    """Wait until the query has run its batches, failed or ended, lacks input, or takes too long."""
+    """Wait until the query has run its batches, failed, ended, found no input or taken too long."""
     first = 0 if restored is None else restored + 1
     begun = time.monotonic()
     idle: float | None = None
