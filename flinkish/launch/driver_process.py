@@ -41,8 +41,8 @@ class DriverProcess:
     def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
         """Start the driver, with the secret settings and arguments, which only this process knows.
 
-        It may be started again after its end. Raises :class:`LaunchFailed` when it cannot be
-        started.
+        The driver may be started again after its end. Raises :class:`LaunchFailed` when it cannot
+        be started.
         """
         self._group = None
         self._pass_signals_on()

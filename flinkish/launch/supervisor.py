@@ -43,7 +43,7 @@ from flinkish.registry.statements import is_guess
 
 _T = TypeVar("_T")
 
-#: Seconds to wait at the end of a job for a registry that is unavailable (a restarting server).
+#: Seconds to wait, after a driver has started, for a registry that is unavailable (a restart).
 REGISTRY_PATIENCE = 300.0
 #: Seconds between two looks for a cancel while a job waits to be started again.
 _LOOK = 0.5
@@ -290,7 +290,10 @@ def _record_requested_end(url: str, job_id: str) -> None:
 
 
 def _persistently(action: Callable[[], _T]) -> _T:
-    """Run ``action``, and repeat it while the registry is unavailable."""
+    """Run ``action``, and repeat it while the registry is unavailable.
+
+    Raises RegistryError if the registry is still unavailable after :data:`REGISTRY_PATIENCE`.
+    """
     deadline = time.monotonic() + REGISTRY_PATIENCE
     pause = 0.5
     while True:

@@ -34,7 +34,7 @@ class PlannedOperator(_Stateful):
     operator_id: str
     operator_id_v2: str
     operator_id_v3: str
-    kind: Annotated[str, "Spark's name of it"]
+    kind: Annotated[str, "Spark's name for it"]
     stateful: bool
     ordinal: Annotated[int | None, "its number among the operators with state"]
     inputs: Annotated[list[str], "the operator ids of its inputs"]
