@@ -1,4 +1,4 @@
-"""The file that brings a job to a driver in cluster mode: flinkish, the program, its parameters.
+"""The file that carries a job to a driver in cluster mode: flinkish, the program, its parameters.
 
 flinkish need not be installed on the nodes: one zip file holds the package, the packages that its
 driver needs (:data:`DISTRIBUTIONS`, :data:`OF_SCHEMES`) and the user's program. Python runs a zip

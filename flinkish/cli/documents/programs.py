@@ -20,7 +20,7 @@ class TypedStateRecord(TypedDict):
 
 
 class _Stateful(TypedDict, total=False):
-    partitions: Annotated[int, "of an operator with state, as the next ones"]
+    partitions: Annotated[int, "only for an operator with state, as are the next members"]
     stores: list[StoreSchema]
     typed_states: list[TypedStateRecord]
 
