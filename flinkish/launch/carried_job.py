@@ -70,7 +70,7 @@ def carried_job(
     The file is removed at the end. For a standalone cluster the workers can read its URL;
     otherwise it is in ``log_directory``, from where ``spark-submit`` uploads it. ``secret`` has
     the secrets, which the registry does not record. Raises LaunchFailed if the file cannot be made,
-    UsageError if a file of the launch cannot be brought to the driver.
+    UsageError if a file of the launch cannot be shipped to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
     root = (job.checkpoint_dir or "").rstrip("/")
