@@ -55,7 +55,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
         if other != place:  # a flow that was moved to another table
             raise UsageError(
                 f"{path} has two checkpoints of the flow {name}: {other} and {place}",
-                hint="name the one to take by its own path",
+                hint="give the path of one of them",
             )
     if not checkpoints:
         checkpoints = {name: place for name, place in below.items() if is_checkpoint(place)}

@@ -183,7 +183,7 @@ def _metadata_files(
     try:
         return parse_operator_metadata(fs.read_bytes(path), name), files
     except CheckpointFormatError as error:
-        raise unreadable(path, error, "is no operator metadata") from error
+        raise unreadable(path, error, "is not operator metadata") from error
 
 
 def _read_partition(
@@ -328,8 +328,8 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
                 listed = _listed(store.prefix + reference, shared[folder].files[name])
                 if listed.size != file.size:
                     raise Corrupt(
-                        f"{os.path.join(path, reference)} has {listed.size} bytes, and {archive} "
-                        f"names it with {file.size}",
+                        f"{os.path.join(path, reference)} has {listed.size} bytes, but {archive} "
+                        f"records {file.size}",
                         hint=HINT_WHOLE,
                         path=os.path.join(path, reference),
                     )

@@ -92,7 +92,7 @@ def damaged_files(
                 and has_sidecars
                 and _is_sidecar_for_another_size(f"{beside}/{path}", size)
             ):
-                reason = f"has {size} bytes, and its checksum file is for another size"
+                reason = f"has {size} bytes, but its checksum file is for another size"
         elif path.startswith((f"{SOURCES}/", f"{STATE}/")):  # the cut has parsed all others
             if path.startswith(f"{SOURCES}/"):
                 reason = _source_fault(location, size, strict=only_files)

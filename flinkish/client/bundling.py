@@ -67,7 +67,8 @@ def bundle_program(
     target = locate_from(here, path)
     if not storage.is_local(target):
         raise UsageError(
-            f"{path} is not a file of this host", hint="name a local file, and copy it there"
+            f"{path} is not a file of this host",
+            hint="name a local file, then copy it to that storage",
         )
     if not dry_run:
         storage.write_atomically(target, data)

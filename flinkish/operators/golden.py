@@ -121,8 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m flinkish.operators.hasher",
         description="Compare operator ids with those that Flink computed, or print those of v3.",
-        epilog="exit status: 0 all match, 1 some differ or nothing was checked, 2 the file "
-        "cannot be read",
+        epilog="exit status: v2: 0 all match, 1 some differ or nothing was checked; v3: 0 all ids "
+        "were computed, 1 some could not be; both: 2 the file cannot be read",
     )
     parser.add_argument("file", metavar="FILE.json", help="graphs and uids; may be gzipped")
     parser.add_argument(

@@ -212,8 +212,8 @@ def _check(graph: OperatorGraph, roots: tuple[int, ...]) -> None:
         raise InvalidGraph(f"edges to unknown operators: {_listed(missing)}")
     if sorted(graph.sources) != list(roots):
         raise InvalidGraph(
-            f"sources are {_listed(sorted(graph.sources))}, "
-            f"operators without inputs {_listed(roots)}"
+            f"the sources are {_listed(sorted(graph.sources))}, "
+            f"but the operators without inputs are {_listed(roots)}"
         )
     if len(graph.topological) < len(graph.nodes):
         rest = sorted(set(keys) - set(graph.topological))

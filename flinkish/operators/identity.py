@@ -223,7 +223,7 @@ def _refuse_shared_hashes(graph: OperatorGraph, hashes: dict[int, str]) -> None:
             raise DuplicateUid(
                 f"The uid hash {hashes[key]} is given to operators {other.describe()} "
                 f"and {node.describe()}",
-                hint="one state can go to one operator only: take the hash off one of them",
+                hint="a state can go to only one operator: remove the hash from one of them",
                 operators=[other.name, node.name],
             )
 

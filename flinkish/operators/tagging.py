@@ -151,7 +151,8 @@ def merge(before: Tag, new: Tag) -> Tag:
         if old is not None and other is not None and old != other:
             where = f" ({before.location})" if before.location else ""
             raise InvalidUid(
-                f"the DataFrame has the {what} {old!r} already{where}, it cannot be {other!r} too",
+                f"the DataFrame already has the {what} {old!r}{where}, so it cannot have "
+                f"{other!r} too",
                 hint="name each DataFrame once; a select() or filter() on it is another operator",
             )
     return replace(before, uid=before.uid or new.uid, uid_hash=before.uid_hash or new.uid_hash)

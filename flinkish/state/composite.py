@@ -127,7 +127,9 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         self._nested = tuple(loader.read(parts.part()) for _ in range(parts.count()))
         parts.end()
         if self.nested_count not in (None, len(self._nested)):
-            raise parts.damaged(f"{len(self._nested)} nested serializers")
+            raise parts.damaged(
+                f"it has {len(self._nested)} nested serializers, not {self.nested_count}"
+            )
 
     def resolve_schema_compatibility(
         self, new_serializer: TypeSerializer[Any]

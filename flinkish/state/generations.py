@@ -62,8 +62,8 @@ class StateFormat:
         generation, data = split_generation(stored)
         if generation >= len(self.readers):
             raise Incompatible(
-                f"a value is of generation {generation} of its serializer, and this run knows "
-                f"{len(self.readers)}",
+                f"a value is of generation {generation} of its serializer, but the newest "
+                f"that this run knows is {len(self.readers) - 1}",
                 hint="typed state that was migrated lazily can only be resumed with flinkish, "
                 "which keeps the snapshots of its serializers",
             )

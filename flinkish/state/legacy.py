@@ -152,7 +152,10 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         parts.end()
         snapshot = loader.load(config, TypeSerializerConfigSnapshot)()
         if not 1 <= written <= snapshot.version:
-            raise ValueError(f"version {written} of {config}, which reads up to {snapshot.version}")
+            raise ValueError(
+                f"version {written} of {config} was written, but the present class reads only "
+                f"1 to {snapshot.version}"
+            )
         snapshot.read(written, content)
         cls = loader.load(serializer)
         if not all(callable(getattr(cls, name, None)) for name in ("serialize", "deserialize")):

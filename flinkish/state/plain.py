@@ -91,7 +91,8 @@ class PlainState:
         """Return the plain value of stored bytes; Corrupt if they are not of this state."""
         generation, data = split_generation(stored)
         if generation >= len(self.types):
-            raise Corrupt(f"a value is of generation {generation}, and {len(self.types)} are known")
+            newest = len(self.types) - 1
+            raise Corrupt(f"a value is of generation {generation}, but the newest is {newest}")
         return self.types[generation].read(data)
 
 

@@ -319,7 +319,7 @@ def _unframe(data: bytes) -> tuple[str, int | None, bytes]:
     name = parts.text(MAX_NAME * 4)
     version = parts.size()
     if not _is_version(version):
-        raise parts.damaged(f"version {version}")
+        raise parts.damaged(f"version {version} is not from 1 to {MAX_VERSION}")
     content = parts.part()
     parts.end()
     return name, version, content

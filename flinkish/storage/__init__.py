@@ -285,7 +285,8 @@ def write_output(path: str, data: bytes) -> None:
     location = locate(path)
     if not is_local(location):
         raise UsageError(
-            f"{path} is not a file of this host", hint="name a local file, and copy it there"
+            f"{path} is not a file of this host",
+            hint="name a local file, then copy it to that storage",
         )
     opened = _open_file_at(location)
     target = os.path.realpath(location)

@@ -135,7 +135,7 @@ class S3Calls:
                 raise Replaced(f"{source} was replaced") from error
             if code == "NoSuchBucket":  # FileNotFoundError would mean that the source is gone
                 buckets = " or ".join(dict.fromkeys((bucket, new_bucket)))
-                raise OSError(5, f"there is no bucket {buckets}") from error
+                raise OSError(5, f"the bucket {buckets} does not exist") from error
             if code in {"NoSuchKey", "404"}:
                 raise FileNotFoundError(2, "No such file", source) from error
             asked = "ChecksumAlgorithm" in arguments  # another call may have cleared _checksums

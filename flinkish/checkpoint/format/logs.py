@@ -272,5 +272,5 @@ def parse_query_id(data: bytes, name: str = METADATA) -> str:
         raise CheckpointFormatError(name, 0, "the file ends too early: it is empty")
     query_id = parse_object(data, name).get("id")
     if not isinstance(query_id, str) or not query_id:
-        raise CheckpointFormatError(name, 0, "it names no query id")
+        raise CheckpointFormatError(name, 0, "it has no query id")
     return query_id

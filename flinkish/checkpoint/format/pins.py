@@ -87,7 +87,7 @@ def known_backend(pins: Mapping[str, str], name: str) -> str:
     provider = pinned(pins, PIN_PROVIDER)
     backend = _BACKENDS.get(provider.rpartition(".")[2])
     if backend is None:
-        reason = f"state stores by {provider[:200]!r} are not known"
+        reason = f"the state store provider {provider[:200]!r} is not known"
         raise UnsupportedCheckpointFormat(name, None, reason)
     return backend
 

@@ -158,7 +158,8 @@ def why_not_savepointable(facts: WriterFacts) -> NotSavepointable | None:
         )
     if facts.format == "memory" and (facts.output_mode or "append").lower() != "complete":
         return NotSavepointable(
-            "the query writes to the memory sink, which Spark cannot restart from a checkpoint",
+            "the query writes to the memory sink, which Spark restarts from a checkpoint only in "
+            "complete mode",
             hint="use another sink, or cancel without a savepoint",
         )
     return None

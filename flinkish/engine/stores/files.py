@@ -174,7 +174,9 @@ def _read_sidecar(files: StoreFiles, name: str) -> tuple[int, int]:
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise StateFormatError(name, None, "damaged checksum file") from error
     if algorithm != "CRC32C":
-        raise UnsupportedState(name, None, f"checksum by {algorithm[:20]!r}")
+        raise UnsupportedState(
+            name, None, f"the checksum algorithm {algorithm[:20]!r} is not supported"
+        )
     return size, value & 0xFFFFFFFF  # Java writes it as a signed int
 
 

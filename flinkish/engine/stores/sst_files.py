@@ -136,5 +136,5 @@ def family_number(key: bytes) -> int | None:
 
 def sst_error(text: str) -> EngineError:
     if "ascending order" in text:
-        return LostRows("keys of the new state repeat: each key has one row")
+        return LostRows("a key of the new state repeats, but each key may have only one row")
     return EngineError(text)

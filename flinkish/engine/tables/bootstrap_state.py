@@ -329,7 +329,7 @@ def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
         before = len(seen)
         seen.update(hashes)
         if len(seen) != before + len(hashes):
-            raise LostRows(f"keys for the state {store!r} repeat: each key has one row")
+            raise LostRows(f"a key for the state {store!r} repeats, but may have only one row")
         yield block
 
 

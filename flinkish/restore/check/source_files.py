@@ -66,7 +66,7 @@ class SourceFileCheck:
         more = f" and {len(self.planned_gone) - 3} more" if len(self.planned_gone) > 3 else ""
         return [
             f"source {self.entry}: {len(self.planned_gone)} of {self.planned} files of the batch "
-            f"that is replayed are gone, their rows will be missing: {names}{more}"
+            f"that is replayed are gone, so their rows will be missing: {names}{more}"
         ]
 
     def notes(self) -> list[str]:

@@ -74,7 +74,7 @@ def fit_query(
             regrouped = stores != state.stores
             operator = replace(operator, state=replace(state, stores=stores), regrouped=regrouped)
         if Rewrite.LISTS in needed and kind.startswith(_TRANSFORM):
-            why.append("lists get the form that it reads")
+            why.append("lists get the form that this Spark reads")
         operators.append(_rewritten(operator, why, named))
     changed = replace(query, operators=tuple(operators), pins={**query.pins, **formats})
     return changed, SparkFit(formats, 1 if to_format_1 else None)

@@ -143,7 +143,7 @@ def judge_operator(
             "other-kind",
             f"{operator.describe()} takes the state of {taken.describe()}, an operator of "
             "another kind",
-            "give the new operator another uid, and -n to drop the old one's state",
+            "give the new operator another uid, and drop the old one's state with -n",
         )
     typed = resolve_typed_states(operator, taken, rules)
     converted = convert_deduplication(operator, taken, giver or base)

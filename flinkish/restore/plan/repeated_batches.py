@@ -63,8 +63,8 @@ def judge_repeats(
     last = max(last, batch + 1 if planned else batch)
     if last == batch:
         text = (
-            f"{about}; the jobs that ran it started no batch after {batch}, so none is "
-            "repeated (forks do not count)"
+            f"{about}; no job that ran the query started a batch after {batch}, so none "
+            "is repeated (forks do not count)"
         )
         return Check(reason, RestoreOutcome.NOTE, text, batches=0)
     return Check(

@@ -271,7 +271,7 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
     lost = f"{skipped}: the sink would silently drop the output up to batch {newest}"
     if has_planned and not breaks:
         lost = (
-            f"{skipped}: the sink drops what is replayed of that batch, which it has; rows of it "
+            f"{skipped}: the sink drops what is replayed of batch {newest}; rows of that batch "
             "that a source reads again from its new offsets would be there twice"
         )
     if mode == "accept" and not breaks:

@@ -97,7 +97,7 @@ def match_sources(
     if unknown or new.sources is None:
         who = unknown[0].describe() if unknown else f"query '{new.name}'"
         raise Incompatible(
-            f"state comes from more than one query, and what {who} reads is unknown",
+            f"state comes from another query, and what {who} reads is unknown",
             hint="run the job with this flinkish, and take a new savepoint",
         )
     finder = _Finder(new.sources, saved, own, taken, hasher, uid_map, afresh)

@@ -253,7 +253,7 @@ class _Parser:
             record.fields.extend(self._field(each) for each in schema["fields"])
             _check_fields(record)
         else:
-            raise _invalid(f"{kind!r} is not a type that state can have")
+            raise _invalid(f"{kind!r} is not a type that state can contain")
         self.named[name] = named
         return named
 

@@ -328,8 +328,8 @@ def _match(old: Iterable[str], new: DataclassSerializer[Any]) -> _Match:
             origin[former[0]] = each.name
         elif former:
             problems[each.name] = (
-                f"{' and '.join(former)} are both fields of the state and its aliases; "
-                "keep only one alias"
+                f"the state has a field for each of the aliases {' and '.join(former)}; "
+                "keep only one of them"
             )
         elif each.default is not None:
             added[each.name] = each.default
