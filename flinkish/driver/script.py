@@ -80,9 +80,9 @@ _NO_STATE = re.compile(r"CheckpointInfo length: 0\b")
 _SKIPPED = (
     "the batch ran without computing its state: its sink has it already, from a driver that was "
     "killed before Spark committed it, or a foreachBatch function does not read its frame. With "
-    "checkpoint format 2 Spark cannot commit that; see where its checkpoint is with: flinkish "
-    "status JOB, and start it from there with: flinkish run -s CHECKPOINT, which says what can be "
-    "done with the batch"
+    "checkpoint format 2 Spark cannot commit such a batch; see where the query's checkpoint is "
+    "with: flinkish status JOB, and start the job from there with: flinkish run -s CHECKPOINT, "
+    "which says what can be done with the batch"
 )
 #: The hint for a program that reads its standard input.
 _NO_INPUT = "a job has no standard input: give it what it needs as arguments or in a file"

@@ -81,7 +81,7 @@ def carried_job(
         data = archive(job, launch, url, secret, where if standalone else None)
     except OSError as error:
         raise LaunchFailed(
-            f"the file that brings the job to its driver could not be made: {error}",
+            f"the file that carries the job to its driver could not be made: {error}",
             hint="see that the program and its files exist and can be read",
         ) from error
     try:
@@ -93,7 +93,7 @@ def carried_job(
         yield _for_submission(where)
     except (OSError, StorageError) as error:
         raise LaunchFailed(
-            f"the file that brings the job to its driver could not be written: {error}",
+            f"the file that carries the job to its driver could not be written: {error}",
             hint="see that the directory of the checkpoints and of the job's log can be written",
         ) from error
     finally:

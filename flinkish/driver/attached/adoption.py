@@ -90,7 +90,7 @@ def _why_not(handle: Any) -> str | None:
     if str(execution.getClass().getSimpleName()) == "ContinuousExecution":
         return "it uses a continuous trigger, which commits no batches"
     if "/temporary-" in spark_jvm.checkpoint_root(handle._jsq):
-        return "its checkpoint is temporary, and Spark deletes it: give it a checkpointLocation"
+        return "its temporary checkpoint is deleted by Spark: give the query a checkpointLocation"
     problem = why_not_savepointable(facts_of_running(execution))
     return None if problem is None else problem.message
 

@@ -467,7 +467,7 @@ def _too_late(info: SavepointSummary, limit: TimeLimit) -> GivenUp:
     """Return the error of a stop whose savepoint was finished too late."""
     return GivenUp(
         f"the savepoint was not complete within {limit.seconds:g} s: given up, the job "
-        f"continues; it is kept at {info.path}",
+        f"continues; the savepoint is kept at {info.path}",
         hint=limit.advice,
         savepoint=info.path,
     )

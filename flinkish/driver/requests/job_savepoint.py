@@ -261,8 +261,8 @@ def has_committed(query: ManagedQuery) -> bool:
     if batch is None or newest_committed_batch(query.checkpoint) is not None:
         return batch is not None
     raise Corrupt(
-        f"query '{query.name}' has committed batch {batch}, and its checkpoint "
-        f"{query.checkpoint} was removed, or its commits were",
+        f"query '{query.name}' has committed batch {batch}, but its checkpoint "
+        f"{query.checkpoint}, or the commits in it, were removed",
         hint="its state is lost, and the savepoint would lack it: end the job with a plain "
         "flinkish cancel and start it from an earlier savepoint, or put the checkpoint back",
         query=query.name,

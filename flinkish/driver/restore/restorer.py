@@ -393,7 +393,7 @@ def lost_origin(
     if isinstance(error, RegistryError):
         raise error
     if never_began(registry, standing_of(registry, job)):
-        other = f"start from another one with: flinkish restart {job.job_id} --from SAVEPOINT"
+        other = f"start from another savepoint with: flinkish restart {job.job_id} --from SAVEPOINT"
         error.hint = f"{error.hint}; {other}" if error.hint else other
         raise error
     log(f"what the job began with cannot be read any more: {error.message}")
