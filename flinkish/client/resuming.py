@@ -1,4 +1,4 @@
-"""What ``run --resume`` continues from: the newest run of the job's name that has committed."""
+"""What ``run --resume`` continues from: the newest job of that name that has committed a batch."""
 
 from __future__ import annotations
 
