@@ -66,7 +66,7 @@ class RehearsedQuery:
         Input rows per second of the batches (:func:`rate_of`).
     job_rows_per_second
         The input rows per second that the job's query processed, as its driver last reported; None
-        without a job.
+        without a job, or if that is unknown.
     """
 
     name: str

@@ -46,8 +46,8 @@ def after(kind: UpgradeKind, state: UpgradeState) -> UpgradeState:
 def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None:
     """Return the state after the step of ``state`` failed; None if it does not change.
 
-    ENDING ends the new program if it has a job. A failed step of a rollback does not change the
-    state: ``flinkish upgrade rollback`` carries the step out again.
+    The step of ENDING ends the new program, if it has a job. A failed step of a rollback does not
+    change the state: ``flinkish upgrade rollback`` carries the step out again.
     """
     if state in (_S.ENDING, _S.RETURNING):
         return None
@@ -61,8 +61,8 @@ def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None
 def undo(upgrade: Upgrade) -> UpgradeState:
     """Return the state from which an unfinished upgrade is undone.
 
-    STOPPING and PROMOTING stay: the rollback first checks whether the old job has been asked to
-    stop. Raises WrongState if the upgrade is finished.
+    STOPPING and PROMOTING are returned as they are, because the rollback first checks whether the
+    old job has been asked to stop. Raises WrongState if the upgrade is finished.
     """
     if upgrade.state.is_final:
         raise WrongState(
@@ -158,9 +158,9 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
 def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
     """Return why a shadow's query has not caught up with the job yet, as a clause, or None.
 
-    It has caught up when it waits for input, when its watermark has reached that of the job, or,
-    without watermarks, when it processes rows clearly faster than they arrive. ``job`` is the job's
-    query of the same name, if there is one.
+    The query has caught up when it waits for input, when its watermark has reached that of the job,
+    or, without watermarks, when it processes rows clearly faster than they arrive. ``job`` is the
+    job's query of the same name, if there is one.
     """
     if shadow.waits_for_input:
         return None
