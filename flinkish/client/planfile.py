@@ -73,8 +73,8 @@ def bound_file(
 ) -> Callable[[RestorePlan], PlanFile]:
     """Return a function that makes the file of a plan, bound to the plan's inputs as they are now.
 
-    :func:`bound_file` is called before ``spec`` is planned, so that later changes of the inputs are
-    noticed. ``launch`` is the program's launch, pinned to a Spark.
+    :func:`bound_file` must be called before ``spec`` is planned, so that later changes to the
+    inputs are noticed. ``launch`` is the program's launch, pinned to a Spark.
 
     Raises the errors of :func:`savepoint_digest`; StorageError if the program cannot be read.
     """

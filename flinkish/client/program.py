@@ -155,7 +155,7 @@ def asked_partitions(launch: Launch) -> int | None:
 def program_file(application: str, cwd: str) -> str:
     """Return the absolute path of a program.
 
-    Raises UsageError if there is no such file, or if it is a jar; StorageError if access is denied.
+    Raises UsageError if there is no such file or it is a jar; StorageError if access is denied.
     """
     if not application.strip():
         raise UsageError("the name of the program file is empty", hint="name a Python file")

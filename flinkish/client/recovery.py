@@ -75,7 +75,9 @@ def recover(
 
 
 def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
-    """Return the jobs with a restart strategy whose processes are gone; not acknowledged ones.
+    """Return jobs whose processes are gone, if they have a restart strategy.
+
+    Jobs whose failure somebody has acknowledged are left out.
 
     Parameters
     ----------

@@ -144,7 +144,8 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
     """Wait for a cancel without savepoint; end a driver that does not answer.
 
     A driver on this host is ended by signals, and one in cluster mode by its cluster. Parameters,
-    results and errors are those of :func:`wait_result`.
+    results and errors are those of :func:`wait_result`, and the errors also those of
+    :func:`.termination.kill_job`.
     """
     from flinkish.launch.termination import await_cancel
 

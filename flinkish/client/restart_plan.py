@@ -117,7 +117,7 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
 
 
 def check_ours(job: JobRecord, what: str) -> None:
-    """Raise an error if flinkish cannot start a job's driver, because its launcher does. Pure.
+    """Raise an error if another launcher, and not flinkish, starts the driver of a job. Pure.
 
     Parameters
     ----------
@@ -159,9 +159,9 @@ def check_ended(context: Context, job: JobRecord) -> JobRecord:
 
 
 def check_alone(registry: Registry, job: JobRecord) -> None:
-    """Raise an error if another job or an upgrade continues from the state of ``job``.
+    """Raise an error if another job or an unfinished upgrade continues from the state of ``job``.
 
-    Raises an error also if they have the job's name, if it is a name that a user gave.
+    If a user gave the job's name, no other unfinished job and no such upgrade may have that name.
 
     Raises
     ------

@@ -214,7 +214,7 @@ class ProgramRunner:
         UsageError
             A sink cannot be redirected.
         Incompatible, ConsentNeeded
-            The program cannot resume from that state.
+            The program cannot resume from that state, or only with consent.
         """
         from flinkish.client.rehearsal import rehearse
 
@@ -277,7 +277,8 @@ class ProgramRunner:
         WrongState
             The job, or a job on the checkpoint to be replaced, has not ended.
         Incompatible, ConsentNeeded
-            The program cannot resume from that state, or a sink has later batches.
+            The program cannot resume from that state, or only with consent; or a sink has later
+            batches.
         """
         from flinkish.client.exporting import export
 

@@ -168,7 +168,7 @@ class Savepoint:
         Raises
         ------
         UsageError
-            There is no such state, or the engine's libraries are missing.
+            No state, or several, match; or the engine's libraries are missing.
         Corrupt, UnsupportedFormat
             The state's metadata cannot be read.
         """

@@ -54,7 +54,7 @@ def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> Sav
 
     ``name``: ``[QUERY/]UID[/STATE]``. ``raw``: whether the values of typed state stay bytes.
 
-    Raises UsageError if there is no such state, or a library is missing; Corrupt or
+    Raises UsageError if no state or several states match, or a library is missing; Corrupt or
     UnsupportedFormat if the state's metadata cannot be read.
     """
     try:

@@ -1,4 +1,4 @@
-"""Jobs that commit nothing though they have input: the rule, and the jobs that it applies to.
+"""Stuck jobs, such as jobs with input that commit nothing: the rule, and how to find them.
 
 The rule uses what a driver reports with each heartbeat. A running query is stuck if it has found
 input or computes a batch, but for ``execution.stuck.timeout`` and for two of its trigger intervals

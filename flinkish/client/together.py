@@ -131,7 +131,10 @@ def together_of(request: Request) -> str | None:
 
 
 def newest_together(registry: Registry) -> list[Request]:
-    """Return each job's newest request in the newest ``stop --all``, by time of its first one."""
+    """Return the newest request of each job in the newest ``stop --all``.
+
+    The jobs are in the order of their first requests in it.
+    """
     stops = registry.stops_together()
     if not stops:
         return []

@@ -41,8 +41,8 @@ class Goal:
     ``kind``: ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later
     batch; with ``more``, ``batch`` more batches than when the wait began. ``IDLE``: every query has
     processed all available input. ``ENDED``: the job has ended. ``query``: only this query counts,
-    for ``BATCH`` and ``IDLE``; None means every query. ``quiet``: minimum of the seconds without a
-    batch, for ``IDLE``; see :func:`quiet_time`.
+    for ``BATCH`` and ``IDLE``; None means every query. ``quiet``: the least number of seconds
+    without a batch, for ``IDLE``; see :func:`quiet_time`.
     """
 
     kind: GoalKind

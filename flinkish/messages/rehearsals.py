@@ -57,7 +57,7 @@ class RehearsedQuery:
     restored_batch
         The batch that it continued from; None if it began empty.
     error
-        Why it failed: the message of Spark's error.
+        Why it failed: the message of Spark's error, or that a batch was not finished in time.
     failed_batch
         The batch that failed, or was not finished in time.
     late

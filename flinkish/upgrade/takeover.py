@@ -1,4 +1,4 @@
-"""Upgrades in place and by a shadow: begin one, or continue one whose process has ended.
+"""Upgrades in place and by a shadow: begin one, or take over one whose process has ended.
 
 In a handover the driver of the new program is started first, and waits at its first query.
 """
