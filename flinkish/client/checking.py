@@ -234,11 +234,20 @@ def check_launch(
     )
 
 
-def require_agreed(plan: RestorePlan, message: str) -> None:
-    """Raise Incompatible or ConsentNeeded, with ``message``, unless a plan may be carried out."""
+def require_agreed(plan: RestorePlan, who: str, after: str = "") -> None:
+    """Raise Incompatible or ConsentNeeded unless a plan may be carried out.
+
+    The message says that ``who`` cannot resume from that state, followed by ``after``.
+    """
     if plan.exit_code:
-        kind = ConsentNeeded if plan.exit_code == ConsentNeeded.code else Incompatible
-        raise kind(message, hint="see the plan and its advice", plan=encode_fields(plan))
+        needs_consent = plan.exit_code == ConsentNeeded.code
+        kind = ConsentNeeded if needs_consent else Incompatible
+        consent = " without your consent" if needs_consent else ""
+        raise kind(
+            f"{who} cannot resume from that state{consent}{after}",
+            hint="see the plan and its advice",
+            plan=encode_fields(plan),
+        )
 
 
 def _cannot_be_saved() -> UsageError:

@@ -94,7 +94,7 @@ def build_planned(
         show_log=context.reporter.log,
     )
     place.built.extend(exported.directories.values())
-    require_agreed(exported.plan, "the program cannot resume from that state")
+    require_agreed(exported.plan, "the program")
     rows = {row.name: row for row in exported.plan.queries}
     file_sinks = {row.query: _log_place(row) for row in exported.plan.sinks}
     return BuiltCheckpoints(

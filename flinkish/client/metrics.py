@@ -185,7 +185,7 @@ def _of_queries(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
         Metric(
             "flinkish_query_snapshots_repaired_total",
             "counter",
-            "State snapshots that Spark has repaired by itself since the driver started (4.1).",
+            "State snapshots that Spark (4.1) has repaired by itself since the driver started.",
             [
                 Sample(labels, query.snapshots_repaired)
                 for labels, query in running
@@ -227,7 +227,7 @@ def _query_gauges(
         ),
         (
             "snapshot_lag_batches",
-            "Batches since the newest state snapshot, in the partition where it is oldest (4.0).",
+            "Batches since the newest state snapshot, where it is oldest (from Spark 4.0).",
             lambda query: query.snapshot_lag,
         ),
         (

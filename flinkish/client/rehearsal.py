@@ -122,7 +122,7 @@ def rehearse_launch(
         if storage.is_directory(directory):
             storage.remove_tree(*storage.split(directory))
     if all(query.error is None for query in rehearsed.queries):
-        require_agreed(rehearsed.plan, "the program cannot resume from that state")
+        require_agreed(rehearsed.plan, "the program")
     rates = {} if job is None else _rates(context, job)
     return RehearsalResult(
         tuple(

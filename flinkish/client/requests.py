@@ -87,8 +87,8 @@ def submit(
     agent = job.launch.external.agent if job.launch.external is not None else __version__
     if agent != __version__:
         context.reporter.warning(
-            f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, this is "
-            f"{__version__}: if requests fail, upgrade the older one"
+            f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, but this "
+            f"command has {__version__}: if requests fail, upgrade the older of the two"
         )
     arguments = arguments_for(
         kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together

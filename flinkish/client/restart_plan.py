@@ -83,7 +83,7 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
     if job.launch.restore is not None and job.launch.restore.is_awaited:
         raise WrongState(
             f"{who} was meant to take over from another job, but never did",
-            hint="upgrade that job again",
+            hint="upgrade the other job again",
             job_id=job.job_id,
             state=job.state.value,
         )

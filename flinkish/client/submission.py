@@ -201,7 +201,7 @@ def _resumed(
             return restore_spec(None, options, context.config, parallelism=partitions)
         context.reporter.note(
             f"no run of job {name} in the registry {context.registry.url_masked} has committed a "
-            "batch: it starts as a first run"
+            "batch, so the job starts as a first run"
         )
         return None
     where = job.checkpoint_dir or job.job_id

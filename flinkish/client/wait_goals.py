@@ -138,7 +138,7 @@ class Watch:
         since = heartbeat if self._since is None else self._since
         if heartbeat - since > quiet:
             return None
-        return f"it has been idle for {heartbeat - since:.1f} s, but must be for over {quiet:g} s"
+        return f"it has been idle for {heartbeat - since:.1f} s; more than {quiet:g} s are needed"
 
 
 def quiet_time(queries: Iterable[QueryStatus], goal: Goal) -> float:

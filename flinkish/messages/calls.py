@@ -313,4 +313,4 @@ class DriverCall:
         for each in _CLASSES:
             if each.__name__ == self.kind:
                 return decode(each, self.question)
-        raise Corrupt(f"a driver cannot be asked a {self.kind}", hint="")
+        raise Corrupt(f"a driver cannot answer a question of the kind {self.kind!r}", hint="")

@@ -104,7 +104,9 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
         )
     defaults = table.get("defaults", {})
     entries = table.get("upgrade", [])
-    if not isinstance(defaults, dict) or not isinstance(entries, list) or not entries:
+    if not isinstance(defaults, dict):
+        raise _wrong("defaults is not a table", "write its keys below [defaults]")
+    if not isinstance(entries, list) or not entries:
         raise _wrong("it has no [[upgrade]]", "write one for each job or name pattern")
     if "job" in defaults:
         raise _wrong("[defaults] names a job", "name jobs in [[upgrade]]")

@@ -126,8 +126,8 @@ def check_agreed(ready: Ready) -> None:
     upgrade = ready.upgrade
     require_agreed(
         ready.plan.restore_plan,
-        f"the new program cannot resume from job {upgrade.name} ({upgrade.job_id}); the job runs "
-        "as before",
+        "the new program",
+        after=f"; job {upgrade.name} ({upgrade.job_id}) runs as before",
     )
 
 

@@ -87,12 +87,12 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
     health, target = upgrade.health, upgrade.target
     limit = f"{health.timeout:.15g} s"
     well = until_healthy(health)
-    watch = f"watch it {well}, allowing {limit} for its start and another {limit} for this"
+    watch = f"watch it {well}, allowing {limit} for its start and then another {limit}"
     if upgrade.kind is _K.SHADOW:
         yield f"1. take a savepoint of the job, which continues, in {target}"
         yield (
             "2. start the new program alongside it, as another job with its own query ids; both "
-            f"need resources: {resources(upgrade.launch)} more"
+            f"need resources, the new program {resources(upgrade.launch)}"
         )
         yield f"3. {watch}, and until it has caught up with the job"
         yield "4. when it is promoted: stop the job with a savepoint"
@@ -102,7 +102,7 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
         yield (
             "1. start the driver of the new program alongside the job, up to its first query; "
             "until step 3 "
-            f"both need resources: {resources(upgrade.launch)} more"
+            f"both need resources, the new program {resources(upgrade.launch)}"
         )
         yield f"2. stop the job with a savepoint in {target}"
         yield "3. have the new program start its queries from the savepoint"
