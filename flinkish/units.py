@@ -1,4 +1,7 @@
-"""Text for people: sizes, names and tables. ``list`` loads this module, so it imports no other."""
+"""Text for people: sizes, names and tables.
+
+``list`` loads this module, so it imports no other module before it is needed.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,7 @@ def table(
 
     ``head``: the titles of the columns. ``rows``: one sequence of cells for each row, as long as
     ``head``. ``right``: indexes of the columns that are aligned to the right, as digits, such as
-    ``"45"``. ``width``: the width of the terminal that each line must fit into; None: no limit.
+    ``"45"``. ``width``: the width of the terminal that each line should fit into; None: no limit.
     ``flexible``: the columns whose cells may be shortened in the middle to make the lines fit, each
     with the width down to which it is shortened before other columns are left out. ``optional``:
     the columns that are left out if shortening is not enough, in this order.

@@ -44,10 +44,10 @@ def bundle_program(
     Raises
     ------
     UsageError
-        There is no such program, ``path`` ends in neither ``.py`` nor ``.zip`` or is on remote
-        storage, or a scheme is unknown.
+        There is no such program; ``path`` ends in neither ``.py`` nor ``.zip``, or is on remote
+        storage; or a scheme is unknown.
     StorageError
-        The file cannot be written.
+        The program cannot be accessed, or the file cannot be written.
     """
     if not path.endswith((".py", ".zip")):
         raise UsageError(

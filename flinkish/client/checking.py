@@ -37,7 +37,7 @@ class OperatorPlan:
     uid, operator_id : str or None
         The operator's identity, if it has one.
     kind : str or None
-        Spark's name of the operator.
+        Spark's name for the operator.
     verdict : str
         ``as-is``, ``renumbered``, ``moved``, ``new``, ``dropped``, ``migrate``, ``rescale``,
         ``consent-needed`` or ``incompatible``.
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def ok(self) -> bool:
-        """Whether the savepoint can be restored without the user's consent."""
+        """Whether the restore is possible, and needs no consent of the user."""
         return self.verdict == "ok"
 
     def text(self) -> str:
@@ -165,7 +165,9 @@ def launch_and_restore(
 ) -> tuple[Launch, RestoreSpec]:
     """Return the launch of a program, and the restore from a savepoint or a job.
 
-    Raises UsageError if there is no such program, or no savepoint is named.
+    Raises UsageError if there is no such program, no savepoint is named, or an option has a wrong
+    value; StorageError if the program cannot be accessed, or the scheme of the savepoint's URL is
+    not supported.
     """
     launch = launch_of(program, context.config, working_directory())
     spec = restore_spec(
@@ -186,7 +188,7 @@ def checkpoints_of(job: JobRecord | None) -> str | None:
 
 
 def no_savepoint() -> UsageError:
-    """Return the error for a command that needs a savepoint."""
+    """Return the error for a command that needs a savepoint, and was given none."""
     return UsageError(
         "no savepoint was specified", hint="name it before the program, or with -s PATH"
     )

@@ -278,7 +278,7 @@ class ExportPlace:
 
 
 def new_directory(directory: str) -> ExportPlace:
-    """Return the place for checkpoints in a new directory; StorageError if it is not empty."""
+    """Return the place of a new directory; StorageError if it is a file or not empty."""
     final = storage.locate(directory)
     if is_taken(final):
         raise StorageError(

@@ -1,4 +1,4 @@
-"""The locks of a directory of savepoints, and the removal of those whose owners are gone."""
+"""The locks of a directory of savepoints; the removal of stale locks or, if forced, of all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Locks:
     """The locks of a directory, and those that an unlock has removed, or would remove.
 
-    ``found``: all locks. ``stale``: names of the locks that no process refreshes any more.
+    ``found``: all files among the locks, also foreign ones. ``stale``: names of the locks that no
+    process refreshes any more.
     ``chosen``: the locks that were removed, or would be.
     """
 
@@ -49,10 +50,11 @@ def unlock(
     ``dry_run``: remove nothing. ``agree``: called before removing locks whose owners may be alive;
     raises ConsentNeeded to refuse.
 
-    Returns all locks, and those that were removed.
+    Returns all locks, and those that were removed, or with ``dry_run`` would be.
 
     Raises NoSavepointDirectory if no directory is given or configured; SavepointNotFound if it does
-    not exist; StorageError if it cannot be read, or the locks cannot be removed.
+    not exist; UnsafePath if the directory of the locks is a link; StorageError if it cannot be
+    read, or the locks cannot be removed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory import leases
