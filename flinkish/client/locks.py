@@ -31,7 +31,7 @@ class Locks:
 
     @property
     def alive(self) -> tuple[FoundLease, ...]:
-        """The chosen locks whose owners may still be at work."""
+        """The chosen locks whose owners may still be at work, and the chosen foreign files."""
         return tuple(each for each in self.chosen if each.name not in self.stale)
 
 
@@ -46,9 +46,9 @@ def unlock(
     """Remove the locks of a directory of savepoints that no process refreshes any more.
 
     ``context``: has the configured directory. ``directory``: a path or a URL; None means the
-    configured directory. ``force``: whether to also remove locks whose owners may be alive.
-    ``dry_run``: remove nothing. ``agree``: called before removing locks whose owners may be alive;
-    raises ConsentNeeded to refuse.
+    configured directory. ``force``: whether to also remove locks whose owners may be alive, and
+    foreign files among the locks. ``dry_run``: remove nothing. ``agree``: called before any of the
+    files that need ``force`` is removed; it raises ConsentNeeded to refuse.
 
     Returns all locks, and those that were removed, or with ``dry_run`` would be.
 
