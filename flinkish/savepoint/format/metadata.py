@@ -97,8 +97,9 @@ class _HashingFile:
 class MetadataWriter:
     """Writes ``_metadata`` of a savepoint under a temporary name; :meth:`commit` puts it in place.
 
-    Write header and queries first, then any number of files, then commit. The writer is a context
-    manager, which removes the temporary file if there was no commit.
+    The constructor writes header and queries; add any number of files, then commit. Text that is
+    not Unicode raises NotSavepointable. As a context manager, the writer removes the temporary file
+    if there was no commit.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class MetadataWriter:
 
 
 def _temporary_name(final: str) -> str:
-    """Return where to write the file first: next to a local target, or else on this host."""
+    """Return where to write first: next to a local target, else in a new temporary file."""
     if storage.is_local(final):
         return storage.temporary_name(final)
     descriptor, path = tempfile.mkstemp(prefix="flinkish-metadata-")
@@ -226,7 +227,7 @@ class Metadata:
         self.files = 0
         self.bytes = 0
         self.features: frozenset[str] = frozenset()
-        #: SHA-256 (hex) of all bytes before the footer: only a copy of this file has the same.
+        #: SHA-256 (hex) of all bytes before the footer; only a copy of this file has the same seal.
         self.seal = ""
         self._open()
 
@@ -265,8 +266,8 @@ class Metadata:
     def peek(path: str) -> tuple[Header, tuple[QueryRecord, ...]]:
         """Read header and queries of the ``_metadata`` at ``path`` from the start of the file.
 
-        This is cheap even for a savepoint with many files, because their records are neither read
-        nor checked. Use it for lists, not for restores. Raises the errors of opening the file.
+        Unless header and queries exceed 256 KiB, file records are neither read nor checked, so many
+        files cost nothing. Use it for lists, not for restores. Raises the errors of opening.
         """
         metadata = Metadata.__new__(Metadata)
         metadata.path = path
@@ -287,7 +288,7 @@ class Metadata:
         return whole.header, whole.queries
 
     def iter_files(self) -> Iterator[FileRecord]:
-        """Yield file records in the order written; raise Corrupt for damage or paths to outside."""
+        """Yield file records in the order written; raise Corrupt and the errors of opening it."""
         with _Blocks(self) as blocks:
             for block in blocks:
                 if blocks.kind_of(block) != "File":
@@ -350,7 +351,7 @@ def _collect(
 class _Blocks:
     """The blocks of the container; every decoding error becomes Corrupt.
 
-    ``limit`` is the maximum number of bytes to read; ``whole`` is set if these are the whole file.
+    ``limit`` is the maximum number of bytes to read; ``whole`` is set if the file is shorter.
     """
 
     def __init__(self, owner: Metadata, limit: int | None = None) -> None:
@@ -473,7 +474,7 @@ def _is_ours(text: bytes) -> bool:
 
 
 def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the required features; raise UnsupportedFormat for unknown ones or a newer version."""
+    """Return the required features; raise Damaged, or UnsupportedFormat for a newer file."""
     text = header.get(KEY_VERSION, b"").decode("utf-8", "replace")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise Damaged("it is not savepoint metadata (no format version)")
