@@ -8,10 +8,13 @@ from typing import Protocol
 
 
 class SavepointReporter(Protocol):
-    """Receives progress; called from the working thread, must not raise or block."""
+    """Receives progress from the working thread; its methods must not raise or block."""
 
     def phase(self, name: str) -> None:
-        """Report a phase: ``waiting``, ``reading``, ``rewriting``, ``files`` or ``metadata``."""
+        """Report a phase.
+
+        It is ``waiting``, ``reading``, ``rewriting``, ``files``, ``rows`` or ``metadata``.
+        """
 
     def files(self, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` files are in place."""

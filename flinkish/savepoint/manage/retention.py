@@ -108,7 +108,7 @@ def plan_whole(
     now: float,
     damage: Callable[[str], FlinkishError | None],
 ) -> tuple[tuple[Decision, ...], Mapping[str, FlinkishError]]:
-    """Decide as :func:`plan`, and do not count damaged savepoints.
+    """Decide as :func:`plan` does, but do not count damaged savepoints.
 
     Only what would be kept is examined; what is removed may be damaged. ``damage`` returns the
     fault of the savepoint at a path; it is called at most once for each. Pure but for ``damage``.

@@ -122,7 +122,7 @@ class QueryFiles:
         return records
 
     def _is_kept(self, holder: str) -> bool:
-        """Return whether a holder being disposed of keeps the files that the earlier savepoint uses.
+        """Return whether a disposed holder keeps the files that the earlier savepoint uses.
 
         A disposal of the earlier savepoint removes its ``_metadata`` first, then reads the lists in
         the holder, and so finds the list of this savepoint.
