@@ -3,8 +3,8 @@
 The content of a savepoint's directory is authoritative: time, job and queries are read from its
 ``_metadata``, never from the directory's name. The file's time is only read if the recorded time is
 in the future. Unreadable savepoints are reported with the others, so one damaged savepoint does not
-hide the rest. Links to a savepoint, and further mounts of it, are marked, so that each savepoint can
-be counted once.
+hide the rest. Links to a savepoint, and further mounts of it, are marked, so that each savepoint
+can be counted once.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def of_checkpoint_file(path: str, size: int, *, data_path: str | None = None) ->
     """Return the digest of a checkpoint file: from a sidecar that fits ``size``, else by reading.
 
     ``path`` is where Spark wrote the file, next to its sidecar; ``data_path`` is where to read the
-    bytes if the original may be gone. Raises FileNotFoundError if no sidecar fits
-    and there is no file to read, and Corrupt if that is not a regular file.
+    bytes if the original may be gone. Raises FileNotFoundError if no sidecar fits and
+    there is no file to read, and Corrupt if that is not a regular file.
     """
     from_sidecar = sidecar_digest(path, size) if is_local(path) else None
     return from_sidecar or compute(data_path or path, SHA256)

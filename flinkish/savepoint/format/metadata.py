@@ -288,7 +288,7 @@ class Metadata:
         return whole.header, whole.queries
 
     def iter_files(self) -> Iterator[FileRecord]:
-        """Yield file records in the order written; raise Corrupt and the errors of opening it."""
+        """Yield file records as written; raise Corrupt and the errors of opening the file again."""
         with _Blocks(self) as blocks:
             for block in blocks:
                 if blocks.kind_of(block) != "File":
@@ -351,7 +351,7 @@ def _collect(
 class _Blocks:
     """The blocks of the container; every decoding error becomes Corrupt.
 
-    ``limit`` is the maximum number of bytes to read; ``whole`` is set if the file is shorter.
+    ``limit`` is the maximum number of bytes to read; ``whole`` is set if the file surely has no more.
     """
 
     def __init__(self, owner: Metadata, limit: int | None = None) -> None:

@@ -134,8 +134,8 @@ def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
 
     ``quick`` checks that every file exists with its size; ``logs`` also compares the digests of
     logs, metadata and schemas, whose bytes decide what is read again and how; ``full`` those of
-    all files. Files that another savepoint holds are checked there. Also raises the
-    errors of :func:`find_bad_files`.
+    all files. Files that another savepoint holds are checked there. Also raises the errors of
+    :func:`find_bad_files`.
     """
     bad = find_bad_files(savepoint, level)
     first = next(bad, None)
@@ -154,7 +154,8 @@ def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
 class BadFile:
     """A file or partition that is missing, or a file that differs from the metadata.
 
-    ``path`` is relative to the savepoint; of a file that another savepoint holds, the location.
+    ``path`` is relative to the savepoint; for a file that another savepoint holds, it is
+    the location of that file.
     """
 
     path: str
@@ -196,7 +197,7 @@ def find_bad_files(savepoint: OpenSavepoint, level: str = LOGS) -> Iterator[BadF
 
 
 def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
-    """Yield the first partition that each operator must have and the savepoint lacks."""
+    """Yield, for each operator, the first required partition that the savepoint lacks."""
     for query in savepoint.queries:
         for operator in query.operators:
             state = operator.state

@@ -32,8 +32,8 @@ class Verification:
     rows, each with its path inside the savepoint (of a file that another savepoint holds, the whole
     location) and the reason. ``unexpected`` are paths inside the savepoint that its metadata does
     not list; they are harmless. ``rows`` is the number of state rows decoded, or None if none
-    were: only level ``deep`` decodes rows, and only if all files are whole. ``unread`` is what could
-    not be decoded, with reasons.
+    were: only level ``deep`` decodes rows, and only if all files are whole. ``unread`` is what
+    could not be decoded, with reasons.
     """
 
     path: str

@@ -41,7 +41,7 @@ _UNIQUE = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:sst|log
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Number and bytes of files in place, how many others hold, and the bytes that were copied."""
+    """Number and bytes of the files in place, number of those held elsewhere, bytes copied."""
 
     files: int
     bytes: int
@@ -136,8 +136,8 @@ class Ledger:
     def drop_others(self, query: int, attempt: int) -> Iterator[str]:
         """Forget files that this attempt does not need; yield those in the savepoint itself.
 
-        They are forgotten while the iterator is consumed: files that other savepoints hold at once,
-        files of the savepoint itself some at a time.
+        Nothing is forgotten before the iterator is consumed. Then files that other savepoints hold
+        are forgotten first, and files of the savepoint itself some at a time.
         """
         others = "query = ? AND attempt < ?"
         self._db.execute(
