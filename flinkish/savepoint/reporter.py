@@ -22,7 +22,7 @@ class SavepointReporter(Protocol):
     def bytes(self, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` bytes are in place.
 
-        State files are counted in advance, log files are not.
+        ``total`` is the sum of the listed sizes of all files, and never less than ``done``.
         """
 
     def warning(self, text: str) -> None:

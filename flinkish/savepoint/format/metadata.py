@@ -351,7 +351,7 @@ def _collect(
 class _Blocks:
     """The blocks of the container; every decoding error becomes Corrupt.
 
-    ``limit`` is the maximum number of bytes to read; ``whole`` is set if the file surely has no more.
+    At most ``limit`` bytes are read; ``whole`` is set if the file has certainly no more than these.
     """
 
     def __init__(self, owner: Metadata, limit: int | None = None) -> None:

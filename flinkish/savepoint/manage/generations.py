@@ -94,7 +94,7 @@ def is_ahead(one: Candidate, other: Candidate) -> bool:
 def progress(one: Candidate, other: Candidate) -> int:
     """Compare two savepoints by their batches: 1 if ``one`` is later, -1 if ``other`` is.
 
-    0 if they have no query in common, the same batches, or batches that disagree.
+    The result is 0 if they have no query in common, the same batches, or batches that disagree.
     """
     return is_ahead(one, other) - is_ahead(other, one)
 

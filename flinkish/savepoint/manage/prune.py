@@ -90,7 +90,7 @@ class Pruned:
     """The result of a prune, or of its dry run.
 
     Three kinds of savepoints are left alone: the ``_metadata`` of ``unreadable`` ones cannot be
-    read, so that their jobs are unknown; ``damaged`` ones would be kept if they were whole;
+    read, so their jobs are unknown; ``damaged`` ones would be kept if they were whole;
     ``unknown`` ones cannot be read and may use files of others, which are therefore kept. The
     metadata of ``future`` ones has a time in the future.
     """

@@ -112,6 +112,7 @@ def plan_whole(
 
     Only what would be kept is examined; what is removed may be damaged. ``damage`` returns the
     fault of the savepoint at a path; it is called at most once for each. Pure but for ``damage``.
+    Raises UsageError for an invalid policy.
 
     Returns the decisions on the savepoints that are not damaged, and the errors of the damaged ones
     by path. A damaged savepoint is neither kept in place of another nor removed.

@@ -1,4 +1,4 @@
-"""The engine's errors as a user reads them: with the query they are about, and what to do.
+"""The engine's errors as a user reads them, with the query concerned and what to do about them.
 
 A savepoint's files may contain anything, even if their digests match: anyone who can write the
 files can write digests. The exceptions that damaged content may cause (:data:`DAMAGE`) are

@@ -115,7 +115,7 @@ class Copier:
         self._progress.report()
 
     def seal(self) -> None:
-        """Check the sizes of all files at the target, then write ``_metadata``; raise StorageError."""
+        """Check the sizes of all target files, then write ``_metadata``; raise StorageError."""
         source = self._source
         for index, query in enumerate(source.queries):
             sizes = ((f.path, f.size) for f in source.iter_files() if f.query == index)

@@ -15,7 +15,7 @@ from typing import Protocol
 from flinkish import storage
 from flinkish.savepoint.format import digests
 
-#: Number of local files that are linked together, or copied by one task of a thread.
+#: Number of local files that are linked in one call, or copied in one task of a thread.
 BATCH = 128
 _LOCAL_WORKERS = 4
 #: Maximum bytes of one batch that is sent from this host, unless it is a single file. The files of
