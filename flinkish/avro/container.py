@@ -188,7 +188,7 @@ def _unzstandard(packed: bytes, most: int) -> bytes:
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
     if not unpacker.eof or unpacker.unused_data or at < len(packed):
-        raise ValueError("compressed data ends too early, or too late")
+        raise ValueError("compressed data ends too early, or more bytes follow it")
     return b"".join(parts)
 
 

@@ -51,14 +51,14 @@ def bundle_program(
     """
     if not path.endswith((".py", ".zip")):
         raise UsageError(
-            f"spark-submit takes no file named {path}",
+            f"{path} ends in neither .py nor .zip",
             hint="name it FILE.py to submit it as the program, FILE.zip for --py-files",
         )
     for scheme in storages:
         if scheme not in OF_SCHEMES:
             raise UsageError(
                 f"no package is known for the storage {scheme}",
-                hint=f"it is one of {', '.join(OF_SCHEMES)}",
+                hint=f"use one of {', '.join(OF_SCHEMES)}",
             )
     here = working_directory() if cwd is None else cwd
     if program.application is not None:

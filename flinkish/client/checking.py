@@ -190,7 +190,7 @@ def checkpoints_of(job: JobRecord | None) -> str | None:
 def no_savepoint() -> UsageError:
     """Return the error for a command that needs a savepoint, and was given none."""
     return UsageError(
-        "no savepoint was specified", hint="name it before the program, or with -s PATH"
+        "no savepoint was specified", hint="name it as the first argument, or with -s PATH"
     )
 
 

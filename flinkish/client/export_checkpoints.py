@@ -218,7 +218,7 @@ def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[s
             why = "because no job of the registry is known to write there, and it was not looked at"
         warnings.append(
             f"query '{name}': whether its sink, {sink.get('table') or sink.get('path')}, has later "
-            f"batches is not known, {why}; name the program too to learn it"
+            f"batches is not known, {why}; name the program too, to find out"
         )
     return warnings
 

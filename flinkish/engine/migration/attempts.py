@@ -116,7 +116,7 @@ class Attempt:
         if rows is not None and rows != digest.rows:
             raise LostRows(
                 f"the partition {partition} of the operator {move.ordinal} ({store}) has "
-                f"{digest.rows:,} rows, where {rows:,} were written: a key is there twice"
+                f"{digest.rows:,} rows, but {rows:,} were written: a key repeats"
             )
         size = sum(_size(self.target, f"{self.directory}/{path}") for path in self._paths)
         return WrittenStore(

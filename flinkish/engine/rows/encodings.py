@@ -85,7 +85,7 @@ def _key_parts(kind: str, types: Sequence[Any], encoder: Mapping[str, Any]) -> t
         ordered = RowShape(len(ordinals), tuple(range(len(ordinals))))
         rest = [t for i, t in enumerate(types) if i not in ordinals]
         return (ordered, shape_of(rest)) if rest else (ordered,)
-    raise BadEncoding(f"keys by {kind[:60]!r} are not known")
+    raise BadEncoding(f"the key encoder {kind[:60]!r} is not known")
 
 
 def split_key(key: bytes, encoder: str | None = None) -> tuple[bytes, ...]:

@@ -235,7 +235,7 @@ def compile_key(schema: Any, encoder: Mapping[str, Any] | None = None) -> KeyCod
         raise
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UnsupportedState("", None, f"damaged key encoder {str(encoder)[:100]}") from error
-    raise UnsupportedState("", None, f"keys by {kind[:60]!r} are not known")
+    raise UnsupportedState("", None, f"the key encoder {kind[:60]!r} is not known")
 
 
 def prefix_encoder(columns: int) -> dict[str, Any] | None:

@@ -87,7 +87,9 @@ def _load() -> Any:
             raise NativeError(f"it is of version {version}, and this release uses {VERSION}")
         path = _rocksdb_library()
         if path is None:
-            raise NativeError("Spark's jars have no RocksDB for this machine, or none can be kept")
+            raise NativeError(
+                "Spark's jars have no RocksDB for this machine, or its library cannot be copied"
+            )
         for name, (result, parameters) in _SIGNATURES.items():
             function = getattr(functions, name)
             function.restype, function.argtypes = result, parameters

@@ -75,12 +75,12 @@ def _from_plain(value: Any, kind: Any, path: str) -> Any:
         return entries
     if pa.types.is_list(kind):
         if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
-            raise ValueError(f"{path} is {value!r}, which is no list: give its elements in [ ]")
+            raise ValueError(f"{path} is {value!r}, which is not a list: give its elements in [ ]")
         return [_from_plain(element, kind.value_type, path) for element in value]
     try:
         return _scalar(value, kind)
     except (ValueError, ArithmeticError) as error:
-        raise ValueError(f"{path} is {value!r}, which is no {kind}: {error}") from error
+        raise ValueError(f"{path} is {value!r}, which is not a {kind}: {error}") from error
 
 
 def _entries(value: Any, path: str) -> Iterator[tuple[Any, Any]]:
@@ -92,7 +92,7 @@ def _entries(value: Any, path: str) -> Iterator[tuple[Any, Any]]:
         raise ValueError(f"{form}, not as {value!r}")
     for entry in value:
         if not isinstance(entry, Mapping) or entry.keys() != {KEY, VALUE}:
-            raise ValueError(f"{form}: {entry!r} is no entry")
+            raise ValueError(f"{form}: {entry!r} is not an entry")
         yield entry[KEY], entry[VALUE]
 
 

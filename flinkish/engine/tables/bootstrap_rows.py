@@ -104,7 +104,7 @@ def _way(move: OperatorMigration, table: StateTable) -> tuple[str, FamilyMigrati
         for family in store.families:
             if (store.source, family.source) == (table.store.name, table.family.name):
                 return store.target, family
-    raise EngineError(f"no way for the rows of {table.name!r}")
+    raise EngineError(f"the migration does not contain the state {table.name!r}")
 
 
 def encode_batch(

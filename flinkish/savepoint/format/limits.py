@@ -30,8 +30,5 @@ MAX_BATCH: Final = 10**16
 MAX_PARTITIONS: Final = 1_000_000
 #: Seconds since the epoch: up to the year 9999.
 MAX_TIME: Final = 253_402_300_799.0
-#: Nesting depth of JSON, enough for schemas of about sixty nested structs. The limit that is
-#: applied to schemas is :data:`flinkish.checkpoint.format.text.MAX_DEPTH`.
-MAX_DEPTH: Final = 200
 #: Bytes of a reference list in ``_refs`` after decompression.
 MAX_REFERENCES: Final = 512 << 20

@@ -296,7 +296,7 @@ class Metadata:
                 for _, record in blocks.decode(block):
                     file = file_from_avro(record)
                     if not 0 <= file.query < len(self.queries):
-                        raise self.corrupt(f"it names query number {file.query}")
+                        raise self.corrupt(f"a file belongs to an absent query, {file.query}")
                     self._check_path(file.path)
                     if file.held is not None:
                         self._check_path(file.held)
@@ -403,11 +403,11 @@ class _Blocks:
         codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
         self._owner.features = _check_version(self._owner.path, header)
         if codec not in {"null", "deflate"}:
-            raise Damaged(f"it is compressed by {codec[:20]!r}")
+            raise Damaged(f"its compression {codec[:20]!r} is not supported")
         _check_schema(header.get("avro.schema", b""))
         for block in container.blocks(sync, lambda data: DECOMPRESS[codec](data, limits.MAX_BLOCK)):
             if not 0 < block.count <= len(block.data):  # a record has at least one byte
-                raise Damaged(f"a block of {block.count} records in {len(block.data)} bytes")
+                raise Damaged(f"{block.count} records in a block of {len(block.data)} bytes")
             self._unpacked += len(block.data)
             if self._unpacked > limits.SPARE + limits.MAX_RATIO * container.offset:
                 raise Damaged("it is compressed more than any savepoint's")
@@ -426,7 +426,7 @@ class _Blocks:
         """Return the kind of a block's first record."""
         branch = block.data[0] >> 1
         if block.data[0] & 1 or branch >= len(KINDS):
-            raise Damaged("a record of an unknown kind")
+            raise Damaged("a record has an unknown kind")
         return str(KINDS[branch])
 
     def decode(self, block: Block) -> Iterator[tuple[str, Any]]:

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from typing import Any
 
 from flinkish.checkpoint.format.schema_files import StoreInfo, parse_struct
+from flinkish.checkpoint.format.text import parse_json
 from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorFacts, identity_of
@@ -147,9 +148,7 @@ def _in_range(record: Mapping[str, Any], name: str, least: int, most: int) -> No
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except RecursionError:
-        raise Damaged("a text is nested too deeply") from None
+        return parse_json(text)
     except ValueError as error:
         raise Damaged(f"a text is not JSON: {error}") from error
 

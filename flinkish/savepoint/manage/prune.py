@@ -355,7 +355,7 @@ def judge_garbage(
         if name in named or job_prefix(each.path) in writers:
             reason = "it is being written"
         elif each.modified is None:
-            reason = "the storage does not tell its age"
+            reason = "its age is unknown"
         elif now - each.modified < GARBAGE_AGE:
             reason = "it was changed within the last hour"
         elif name in holders or complete.intersection(each.users):

@@ -99,7 +99,9 @@ def _open_recorded(location: str, path: str, recorded: RecordedFile) -> BinaryIO
         try:
             whole = digests.stream_matches(file, recorded.digest)
         except digests.UnknownDigest as error:
-            raise UnsupportedState(path, None, f"digest of unknown form {error}") from error
+            raise UnsupportedState(
+                path, None, f"its digest has an unknown form: {error}"
+            ) from error
         if not whole:
             raise StateFormatError(path, None, "it does not have its recorded digest")
         file.seek(0)

@@ -275,8 +275,8 @@ def _is_equal(item: tuple[int, FileRecord, str]) -> bool:
         return False
     try:
         return storage.size_of(place) == record.size and digests.matches(place, record.digest)
-    except (FileNotFoundError, Corrupt):
-        return False
+    except (FileNotFoundError, Corrupt, digests.UnknownDigest):
+        return False  # what is wrong with the record is reported when the file is copied
 
 
 def _damaged(source: OpenSavepoint, location: str, reason: str) -> Corrupt:
