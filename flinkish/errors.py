@@ -45,8 +45,9 @@
     +-- DriverLost                1   driver-lost
 
 The ids and codes are part of the command line's contract. The record of an error (``to_record``)
-crosses process boundaries through the registry, and :func:`from_record` turns it back into the
-class with its id. A subclass in another module is internal and has the id of its base class.
+crosses process boundaries, for instance in the registry, and :func:`from_record` turns it back into
+an error of the class with its id. A subclass in another module is internal and has the id of its
+base class.
 """
 
 from __future__ import annotations
@@ -356,14 +357,14 @@ class ProgramFailed(FlinkishError):
 
 @public_evolving
 class RolledBack(FlinkishError):
-    """An upgrade was undone: the old program runs again."""
+    """An upgrade was undone, or not carried out: the job continues with its old program."""
 
     code, id = 1, "rolled-back"
 
 
 @public_evolving
 class LaunchFailed(FlinkishError):
-    """The driver could not be started at all (no Java, no Spark, no such interpreter)."""
+    """The driver could not be started at all, for instance because Java or Spark is missing."""
 
     id = "launch-failed"
 
@@ -404,7 +405,7 @@ def quoted(word: str) -> str:
 
 
 def quoted_path(path: str) -> str:
-    """Return a path as :func:`quoted` does, in a form that no command takes for an option."""
+    """Return a path as :func:`quoted` does, in a form that no command reads as an option."""
     return quoted(f"./{path}" if path.startswith("-") else path)
 
 

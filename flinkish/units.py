@@ -1,4 +1,7 @@
-"""Text for people: sizes, names and tables. ``list`` loads this module, so it imports no other."""
+"""Text for people: sizes, names and tables.
+
+``list`` loads this module, so it imports no other module before it is needed.
+"""
 
 from __future__ import annotations
 
@@ -97,16 +100,16 @@ def table(
 ) -> list[str]:
     """Return a table as lines, with aligned columns two blanks apart.
 
-    The cells of ``rows`` are escaped with :func:`visible`, so each row is one line.
+    Titles and cells are escaped with :func:`visible`, so each row is one line.
 
     ``head``: the titles of the columns. ``rows``: one sequence of cells for each row, as long as
     ``head``. ``right``: indexes of the columns that are aligned to the right, as digits, such as
-    ``"45"``. ``width``: the width of the terminal that each line must fit into; None: no limit.
+    ``"45"``. ``width``: the width of the terminal that each line should fit into; None: no limit.
     ``flexible``: the columns whose cells may be shortened in the middle to make the lines fit, each
     with the width down to which it is shortened before other columns are left out. ``optional``:
     the columns that are left out if shortening is not enough, in this order.
     """
-    cells_of_rows = [head, *([visible(cell) for cell in row] for row in rows)]
+    cells_of_rows = [[visible(cell) for cell in row] for row in (head, *rows)]
     natural = [max(width_of(row[i]) for row in cells_of_rows) for i in range(len(head))]
     widths = dict(enumerate(natural))
     if width is not None:

@@ -55,6 +55,11 @@ def test_no_more_columns_than_there_are(text: str, width: int) -> None:
     assert width_of(text) > width or short == text
 
 
+def test_titles_are_escaped_like_cells() -> None:
+    """A title may be the name of a column of a program's state."""
+    assert table(["a\nb"], [["\x1b[2J"]]) == ["a\\nb", "\\x1b[2J"]
+
+
 def test_without_a_limit_nothing_is_shortened() -> None:
     assert fitted(None) == fitted(1000)
     assert fitted(None)[1] == "  ".join(ROW)

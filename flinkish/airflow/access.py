@@ -53,9 +53,10 @@ class Access:
     def of(
         cls, registry: str | None, conn_id: str | None, options: Mapping[str, str] | None
     ) -> Access:
-        """Return the access of an operator; ``conn_id`` names a connection instead of a URL.
+        """Return the access of a task; ``conn_id`` names a connection instead of a URL.
 
-        Raises UsageError if the connection is not one to PostgreSQL, or if both are given.
+        Raises UsageError if the connection is not one to PostgreSQL, or if ``registry`` is given
+        too; and the error of Airflow if there is no such connection.
         """
         if conn_id is None:
             return cls(registry, dict(options or {}))
@@ -66,14 +67,14 @@ class Access:
         connection = BaseHook.get_connection(conn_id)
         if connection.conn_type not in _POSTGRES:
             raise UsageError(
-                f"the connection {conn_id} is of the type {connection.conn_type}, and a registry "
+                f"the connection {conn_id} is of the type {connection.conn_type}, but a registry "
                 "for several hosts is in PostgreSQL",
                 hint="make it of the type postgres, or set registry=sqlite:///PATH",
             )
         return cls(str(connection.get_uri()), dict(options or {}))
 
     def resolved(self) -> Access:
-        """Return the access with the registry's URL, for a process configured differently."""
+        """Return the access with the registry's URL, for a process with another configuration."""
         return replace(self, registry=self._config().registry_url())
 
     def client(self, logger: logging.Logger) -> Client:
@@ -85,11 +86,13 @@ class Access:
         return Context(self._config(), TaskLog(logger))
 
     def look_at_savepoint(self, request_id: str) -> Answer | None:
-        """Return the path of a savepoint that was requested; None if it is not complete yet.
+        """Return the path of a requested savepoint; None if the request is not complete yet.
 
-        The savepoint itself is not read: the triggerer may lack the rights and the libraries.
+        The savepoint itself is not read, because the triggerer may lack the rights and the
+        libraries.
 
-        Raises FlinkishError if it could not be taken.
+        Raises RequestNotFound if there is no such request; FlinkishError if the savepoint could not
+        be taken; RegistryError if the registry cannot be used.
         """
         with self.context(_LOG) as flinkish:
             request = flinkish.registry.request(request_id)
@@ -129,12 +132,17 @@ class JobLook:
     def once(self) -> Answer | None:
         """Return id, name and state of a job that has reached the goal; None if it has not yet.
 
-        Raises FlinkishError if the job has failed, or has ended without reaching the goal.
+        Raises FlinkishError if the job has failed, or has ended without reaching the goal;
+        JobNotFound if the registry does not have a ``launched`` job; AmbiguousJob if several jobs
+        match; RegistryError if the registry cannot be used.
         """
         return self._looked(at_length=False)
 
     def at_length(self) -> Answer | None:
-        """Look until an idle job has shown to be idle; for callers that forget earlier looks."""
+        """Look, like :meth:`once`, but for as long as an idle job needs to show that it is idle.
+
+        This is for callers that forget their earlier looks.
+        """
         return self._looked(at_length=True)
 
     def _looked(self, *, at_length: bool) -> Answer | None:
@@ -178,8 +186,8 @@ class JobLook:
 class Looking:
     """Looks again and again until there is an answer or an error.
 
-    It waits for a registry that cannot be used, because the registry may be restarting; but only
-    :data:`AWAY` seconds, because it may be the wrong registry.
+    It waits for a registry that cannot be used, because the registry may be restarting. It waits
+    only :data:`AWAY` seconds, because it may be the wrong registry.
     """
 
     def __init__(
@@ -190,7 +198,7 @@ class Looking:
         self._away_since: float | None = None
 
     def once(self) -> Answer | None:
-        """Return the answer, or an error in place of it; None if there is none yet."""
+        """Return the answer, or an error in place of it; None if there is neither yet."""
         try:
             answer = self._look()
         except RegistryError as error:
@@ -208,7 +216,7 @@ class Looking:
 
 
 def program_of(spark: Program, file: str | None, arguments: Sequence[object]) -> Program:
-    """Return ``spark`` with ``file`` as its file, if it is given, and with more arguments."""
+    """Return ``spark`` with more arguments and, if ``file`` is given, with that as its file."""
     words = (*spark.arguments, *map(str, arguments))
     return replace(spark, application=file or spark.application, arguments=words)
 
@@ -222,9 +230,10 @@ def begin_stop(
     drain: bool,
     is_retry: bool,
 ) -> PendingSavepoint | str:
-    """Begin to stop a job; return the stop, or the savepoint's path if an earlier try stopped it.
+    """Begin to stop a job, and return the stop.
 
-    If an earlier try has begun a stop, a retry returns that stop.
+    If an earlier try has begun a stop, a retry returns that stop. If an earlier try has stopped the
+    job, a retry returns the path of the savepoint.
     """
     job = Job.of(flinkish, flinkish.find_job(reference, include_final=True))
     saved = job.savepoints()
@@ -247,7 +256,7 @@ def upgraded(
     rehearsed: bool = False,
     since: float | None = None,
 ) -> UpgradeResult:
-    """Upgrade a job; for errors see :func:`.workflows.upgrade`.
+    """Upgrade a job; for errors see :func:`.workflows.upgrade` and :func:`.workflows.resume`.
 
     A retry gives ``since``, the time in seconds since the epoch before which no earlier try began.
     If an earlier try has left an upgrade unfinished, the retry finishes it; if an earlier try has
@@ -278,11 +287,11 @@ class TaskLog:
         self._logger.info("%s", text)
 
     def warning(self, text: str) -> None:
-        """Log one line that the user should know."""
+        """Log one line that the user should see."""
         self._logger.warning("%s", text)
 
     def progress(self, progress: Progress) -> None:
-        """Log each phase once."""
+        """Log the phase, unless it is that of the previous call."""
         if progress.phase != self._phase:
             self._phase = progress.phase
             self._logger.info("%s", progress.phase)

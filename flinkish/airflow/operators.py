@@ -1,7 +1,7 @@
 """Operators: each starts, saves, stops or upgrades a job as a command of flinkish does.
 
-A task ends; a streaming job runs on. So a job is no child of the task that has started it: killing
-the task leaves the job alone, and a retry finds what the try before has done.
+A task ends, but a streaming job runs on. So a job is not a child of the task that has started it:
+killing the task leaves the job alone, and a retry finds what the earlier try has done.
 """
 
 from __future__ import annotations
@@ -92,18 +92,18 @@ class FlinkishRunOperator(FlinkishOperator):
     arguments : sequence of str
         The program's arguments.
     spark : Program, optional
-        Master, Spark, Pythons, settings, accompanying files and secret arguments of the program. It
-        is no template, so that Airflow does not show it.
+        Master, Spark, Pythons, settings, accompanying files and secret arguments of the program.
+        Airflow does not show it, because it is not a template field.
     name : str, optional
         The job's name. Default: the program's.
     from_savepoint : str, optional
-        The savepoint, or the plain Spark checkpoint, to restore; empty is none.
+        The savepoint, or the plain Spark checkpoint, to restore; an empty text means none.
     restore, parallelism, resume : optional
         As for :meth:`flinkish.Client.run`.
     if_not_running : bool, optional
-        Whether to take an unfinished job of the same name instead of starting another, so that a
-        retry does not start a second job. Default: true if ``name`` is given; without it the name
-        is the program's, and other tasks may run the same program.
+        Whether to use an unfinished job of the same name instead of starting another, so that a
+        retry does not start a second job. Default: true if ``name`` is given; otherwise false,
+        because the name is then the program's, and other tasks may run the same program.
     until : str, optional
         What to wait for: ``running`` (a program that has finished by then is fine), ``batch=N``,
         ``batch=+N`` (not when deferred), ``idle`` or ``ended``; None waits for nothing.
@@ -111,7 +111,7 @@ class FlinkishRunOperator(FlinkishOperator):
     Raises
     ------
     UsageError
-        ``until`` is none of these.
+        ``until`` is none of these, or is ``batch=+N`` when deferred.
     """
 
     template_fields: Sequence[str] = ("program", "arguments", "name", "from_savepoint")
@@ -138,7 +138,7 @@ class FlinkishRunOperator(FlinkishOperator):
         self.if_not_running, self.until = if_not_running, until
         if until is not None and parse_goal(until).more and self.deferrable:
             raise UsageError(
-                f"a deferred task looks anew each time, so it cannot wait for {until}",
+                f"a deferred task may forget its earlier looks, so it cannot wait for {until}",
                 hint="wait for batch=N, or set deferrable=False",
             )
 
@@ -166,7 +166,7 @@ class FlinkishRunOperator(FlinkishOperator):
         return job.job_id
 
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> str:
-        """Return the job's id; raise the job's error."""
+        """Return the job's id; if the trigger has an error instead, raise that error."""
         return str(answer_of(event)["job_id"])
 
 
@@ -177,8 +177,8 @@ class FlinkishSavepointOperator(FlinkishOperator):
     Parameters
     ----------
     job : str
-        The id of the job, or the name of exactly one. The savepoint of a job that has ended is
-        taken from the checkpoints that the job left.
+        The id of the job, a unique prefix of an id, or a name that exactly one job has. The
+        savepoint of a job that has ended is taken from the checkpoints that the job left.
     directory : str, optional
         The parent of the savepoint's own directory. Default:
         ``execution.checkpointing.savepoint-dir``.
@@ -219,7 +219,7 @@ class FlinkishSavepointOperator(FlinkishOperator):
         return self._wait_for(pending)
 
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> str:
-        """Return the savepoint's path; raise the error of the request."""
+        """Return the savepoint's path; if the trigger has an error instead, raise that error."""
         return str(answer_of(event)["savepoint"])
 
     def _wait_for(self, pending: PendingSavepoint) -> NoReturn:
@@ -268,13 +268,13 @@ class FlinkishUpgradeOperator(FlinkishOperator):
     """Upgrades a running job, as ``flinkish upgrade in-place``; its XCom is the new job's id.
 
     The task's process carries out the upgrade, and the rollback if the upgrade fails, so the task
-    is never deferred. If that process dies, a retry finishes the upgrade. Once it is finished, a
-    retry returns the job, or raises the failure if the old program had to be started again.
+    is never deferred. If that process dies, a retry finishes the upgrade. If the upgrade is already
+    finished, a retry returns the same id, or raises the failure if the old program runs again.
 
     Parameters
     ----------
     job : str
-        The id of the job, or the name of exactly one.
+        The id of the job, a unique prefix of an id, or a name that exactly one job has.
     program : str, optional
         The file of the new program. Default: the job's program.
     arguments : sequence of str
@@ -290,7 +290,7 @@ class FlinkishUpgradeOperator(FlinkishOperator):
     rehearsed : bool
         Whether some batches run on a copy of the state first.
     health : Health
-        What the new program must commit in which time; otherwise the old one is started again.
+        What the new program must commit, and in what time; otherwise the old one is started again.
     """
 
     template_fields: Sequence[str] = ("job", "program", "arguments", "directory")

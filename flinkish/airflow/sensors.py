@@ -17,7 +17,7 @@ from flinkish.errors import UsageError
 
 @public_evolving
 class FlinkishJobSensor(BaseSensorOperator):
-    """Waits until a job has reached a goal; fails when the job does.
+    """Waits until a job has reached a goal; fails if the job fails, or ends without reaching it.
 
     A job that is not in the registry yet is waited for. The sensor's XCom has ``job_id``, ``name``
     and ``state``.
@@ -25,8 +25,9 @@ class FlinkishJobSensor(BaseSensorOperator):
     Parameters
     ----------
     job : str
-        The id of the job, or the name of exactly one. A name refers to a job that has not ended,
-        if there is one: give the id to wait for the end of a certain run.
+        The id of the job, a unique prefix of an id, or a name that exactly one job has. A name
+        refers to a job that has not ended, if there is one; to wait for the end of a particular
+        job, give its id.
     until : str
         ``running``, ``batch=N``, ``idle`` or ``ended``, as for :meth:`flinkish.client.Job.wait`.
     query : str, optional
@@ -38,7 +39,7 @@ class FlinkishJobSensor(BaseSensorOperator):
     Raises
     ------
     UsageError
-        ``until`` is none of these.
+        ``until`` is none of these, or takes no ``query``.
     """
 
     template_fields: Sequence[str] = ("job", "query")
@@ -58,7 +59,7 @@ class FlinkishJobSensor(BaseSensorOperator):
         super().__init__(**kwargs)
         if parse_goal(until, query).more:
             raise UsageError(
-                f"a sensor looks anew each time, so it cannot wait for {until}",
+                f"a sensor may forget its earlier looks, so it cannot wait for {until}",
                 hint="wait for batch=N",
             )
         self.job, self.until, self.query = job, until, query
@@ -67,7 +68,7 @@ class FlinkishJobSensor(BaseSensorOperator):
         self._looking: Looking | None = None
 
     def poke(self, context: Any) -> bool | PokeReturnValue:
-        """Look once."""
+        """Return whether the job has reached the goal; if it has, with the sensor's XCom."""
         answer = self._looked(self._access())
         return answer is not None and PokeReturnValue(True, answer)
 
@@ -93,13 +94,13 @@ class FlinkishJobSensor(BaseSensorOperator):
         return answer
 
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the trigger has found; raise the job's error."""
+        """Return what the trigger has found; if it has an error instead, raise that error."""
         return answer_of(event)
 
     def _looked(self, access: Access) -> Answer | None:
         if self._looking is None:
             look = JobLook(access, self.job, self.until, self.query)
-            # A rescheduled sensor is a new object at each look, which forgets the looks before.
+            # A rescheduled sensor is a new object at each look, and knows no earlier looks.
             self._looking = Looking(look.at_length if self.reschedule else look.once)
         answer = self._looking.once()
         return None if answer is None else dict(answer_of(answer))

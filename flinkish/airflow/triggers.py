@@ -71,7 +71,7 @@ class RegistryTrigger(BaseTrigger):
 
 
 class JobTrigger(RegistryTrigger):
-    """Fires when a job has reached a goal; the arguments are those of :class:`.JobLook`."""
+    """Fires when a job has reached a goal, or with an error; see :class:`.JobLook`."""
 
     def __init__(
         self,
@@ -97,7 +97,10 @@ class JobTrigger(RegistryTrigger):
 
 
 class SavepointTrigger(RegistryTrigger):
-    """Fires when a requested savepoint is complete; for a stop, when the job has also ended."""
+    """Fires when a requested savepoint is complete, or with an error.
+
+    For a stop, the job must have ended too.
+    """
 
     def __init__(self, *, request_id: str, **access: Any) -> None:
         super().__init__(**access)

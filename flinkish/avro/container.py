@@ -5,8 +5,8 @@ Avro specification 1.11, "Object Container Files"::
     Obj 1 | metadata: a map of bytes | marker of 16 bytes | block | block ...
     block  count of records | size | that many bytes, compressed | the marker
 
-Files are untrusted. Sizes are compared with the reader's limits; data is read in pieces, so that
-memory never exceeds the file's size; and decompression stops at a limit.
+Files are untrusted. Sizes are compared with the reader's limits; data is read in pieces, so that a
+wrong size takes no more memory than the file has bytes; and decompression stops at a limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flinkish.errors import UnsupportedFormat
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 _PIECE: Final = 16 << 20
-#: Compressed bytes that zstd gets at a time: 4 bytes may expand to 128 KiB.
+#: Compressed bytes that zstd gets at a time; they are few because 4 bytes may expand to 128 KiB.
 _ZSTD_READ: Final = 2 << 10
 #: zlib's own checksum, most of which fastavro leaves after the data; no reader uses it.
 _CHECKSUM: Final = 4
@@ -188,17 +188,17 @@ def _unzstandard(packed: bytes, most: int) -> bytes:
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
     if not unpacker.eof or unpacker.unused_data or at < len(packed):
-        raise ValueError("compressed data ends too early, or too late")
+        raise ValueError("compressed data ends too early, or more bytes follow it")
     return b"".join(parts)
 
 
-#: Functions that compress a block, by Avro's name of the codec.
+#: Functions that compress a block, by Avro's name for the codec.
 COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "zstandard": _zstandard,
     "deflate": _deflate,
 }
 #: Functions that decompress a block to at most the given number of bytes, by the codec. They raise
-#: ValueError for damage.
+#: ValueError if the block is damaged or has more bytes.
 DECOMPRESS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
     "zstandard": _unzstandard,
     "deflate": _inflate,

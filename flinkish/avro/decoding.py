@@ -41,7 +41,7 @@ class Cursor:
     """A position in bytes.
 
     ``max_items`` limits the elements of all counted arrays and maps; None allows as many as there
-    are bytes and :data:`MAX_EMPTY` more. ``max_text`` limits the bytes of a string; None is no
+    are bytes and :data:`MAX_EMPTY` more. ``max_text`` limits the bytes of a string; None sets no
     limit.
     """
 
@@ -61,7 +61,7 @@ class Cursor:
         return DamagedAvro(reason, self.at, len(self.data))
 
     def take(self, size: int) -> bytes:
-        """Read some bytes."""
+        """Read ``size`` bytes; raise DamagedAvro if fewer are left."""
         start = self.at
         end = start + size
         if size < 0 or end > len(self.data):
@@ -82,7 +82,7 @@ class Cursor:
             yield count
 
 
-#: Reads a value.
+#: Reads a value; raises DamagedAvro if the bytes are not such a value.
 Decode = Callable[[Cursor], Any]
 
 
@@ -267,7 +267,10 @@ def takes_no_bytes(schema: Any) -> bool:
 
 
 def has_empty_items(schema: Any) -> bool:
-    """Return whether a schema contains an array whose elements take no bytes."""
+    """Return whether a schema contains an array whose elements take no bytes.
+
+    Arrays inside the values of maps are not considered.
+    """
     if isinstance(schema, list):
         return any(map(has_empty_items, schema))
     if not isinstance(schema, Mapping):
@@ -280,9 +283,9 @@ def has_empty_items(schema: Any) -> bool:
 def compile_schema(schema: Any, *, counted: Callable[[Any], bool] = lambda _: True) -> Decode:
     """Return a reader of values of a schema.
 
-    ``schema`` is trusted, parsed JSON: not recursive, each record in full, without enums, fixed
-    bytes and logical types. ``counted`` decides, by the schema of an array's elements, whether they
-    are counted; see :func:`array`.
+    ``schema`` is trusted, parsed JSON: it is not recursive, contains each record in full, and has
+    no enums, fixed bytes or logical types. ``counted`` decides, by the schema of an array's
+    elements, whether they are counted; see :func:`array`.
     """
     if isinstance(schema, list):
         return union([compile_schema(branch, counted=counted) for branch in schema])

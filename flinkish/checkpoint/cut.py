@@ -1,13 +1,13 @@
 """The cut: the files of a live checkpoint that make up one committed batch, and no later one.
 
-A checkpoint always holds several batches and state versions; Spark writes the next and trims the
-oldest while flinkish reads. :func:`read_cut` names exactly the files of batch N and of state
-version N + 1 (plus a planned, uncommitted batch N + 1, so that a restart replays the same range),
-from one listing per directory. Nothing is locked: a file trimmed in between raises
-:class:`FilesVanished`, and the caller takes the newer batch.
+A checkpoint usually holds several batches and state versions; Spark writes the next and trims the
+oldest while flinkish reads. :func:`read_cut` lists the files of batch N and of state version N + 1
+(plus a planned, uncommitted batch N + 1, so that a restart replays the same range). Nothing is
+locked. If a file is trimmed in the meantime, :class:`FilesVanished` is raised, and the caller takes
+the newer batch.
 
-Why each file is needed: Spark reads ``offsets/N - 1`` at restart and refuses to start without it. A
-source log entry later than the offsets makes the file source skip files. An interrupted batch
+Why these files and no others: Spark reads ``offsets/<N-1>`` at restart and refuses to start without
+it. A source log entry later than the offsets makes the file source skip files. An interrupted batch
 leaves an incomplete later state version.
 """
 
@@ -109,7 +109,7 @@ def newest_committed_batch(root: str) -> int | None:
 def committed_batches(root: str) -> list[int]:
     """Return the batches with a commit log entry, in order: at least one.
 
-    Raises NoCommittedBatch; Corrupt if there is no entry although a second batch is planned.
+    Raises NoCommittedBatch if there is no entry, or Corrupt if a second batch is planned even so.
     """
     root = fs.locate(root)
     place = os.path.join(root, COMMITS)
@@ -137,8 +137,8 @@ def newest_planned_batch(root: str) -> int | None:
 def newest_entries(root: str) -> tuple[OffsetEntry, CommitEntry] | None:
     """Return the offsets and the commit of the newest committed batch, if there is one.
 
-    Only these two files are read. Raises FilesVanished, Corrupt or UnsupportedFormat as
-    :func:`read_cut` does.
+    Only these two files and their checksum files are read. Raises FilesVanished, Corrupt or
+    UnsupportedFormat as :func:`read_cut` does.
     """
     batch = newest_committed_batch(root)
     if batch is None:
@@ -155,9 +155,10 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
 
     ``batch_id`` is a committed batch; None is the newest.
 
-    Raises NoCommittedBatch; FilesVanished if Spark has trimmed a file and committed a newer batch
-    meanwhile (retry); Corrupt if a file is missing or damaged and no newer batch explains it;
-    UnsupportedFormat for files of a newer Spark; NotSavepointable for an unknown state store.
+    Raises NoCommittedBatch if the batch is not committed; FilesVanished if a file is missing and a
+    newer batch is committed, so that Spark may have trimmed the file (retry); Corrupt if a file is
+    damaged, or is missing while there is no newer batch; UnsupportedFormat for files of a newer
+    Spark; NotSavepointable for an unknown state store.
     """
     root = fs.locate(root)
     committed = committed_batches(root)
@@ -277,7 +278,7 @@ class _Reader:
         return entry
 
     def _planned(self) -> tuple[int | None, OffsetEntry | None]:
-        """Return batch N + 1 and its offsets if they are written; it may be committed by now.
+        """Return batch N + 1, which may be committed by now, and its offsets if they are written.
 
         Damage to the entry of batch N + 1 is only noted: batch N is whole without it.
         """
@@ -310,7 +311,7 @@ class _Reader:
     def _add_if_whole(
         self, relative: str, listing: fs.Listing, parser: Any, *, needed: bool
     ) -> None:
-        """Add a log entry if it can be read; otherwise raise its error if it is ``needed``."""
+        """Add a log entry if it can be read; if not, raise the error of a ``needed`` entry."""
         try:
             self._parse(relative, parser)
             self._add(relative, listing)

@@ -36,8 +36,8 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 
     ``path`` is one checkpoint (its key is None, because it does not record its query's name), a
     directory of several, named like their queries, or the storage of a declarative pipeline, which
-    has one for each streaming flow, named ``CATALOG.SCHEMA.FLOW``. A single checkpoint in such a
-    storage has that name, too.
+    has one for each streaming flow, named ``CATALOG.SCHEMA.FLOW``. If ``path`` is a single flow's
+    checkpoint in that storage, its key is this name too.
 
     Raises SavepointNotFound if the path is none of these, UsageError if a flow has checkpoints for
     two tables, and Corrupt if a checkpoint lacks its file ``metadata`` or its directory
@@ -55,7 +55,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
         if other != place:  # a flow that was moved to another table
             raise UsageError(
                 f"{path} has two checkpoints of the flow {name}: {other} and {place}",
-                hint="name the one to take by its own path",
+                hint="give the path of one of them",
             )
     if not checkpoints:
         checkpoints = {name: place for name, place in below.items() if is_checkpoint(place)}

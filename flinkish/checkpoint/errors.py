@@ -27,7 +27,7 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
     """Return the error for ``path``, which ``batch`` needs and which is missing.
 
     It is FilesVanished when the query has committed a newer batch by now (``newest(root)``), so
-    that trimming explains it; else Corrupt.
+    that trimming explains the loss; else Corrupt.
     """
     now = newest(root)
     if now is not None and now > batch:
@@ -48,7 +48,7 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
 def unreadable(
     path: str, error: CheckpointFormatError, what: str = "is not a log that Spark wrote"
 ) -> FlinkishError:
-    """Return the error for an unreadable file: Corrupt, or UnsupportedFormat if Spark is newer.
+    """Return the error for an unreadable file: Corrupt, or UnsupportedFormat if it is too new.
 
     ``what`` is the predicate of the message for a damaged file.
     """

@@ -19,7 +19,8 @@ PIECE = 2048
 class ListedFile:
     """A file as listed: posix path relative to the root, size in bytes, stamp.
 
-    The stamp is that of :meth:`flinkish.storage.FileEntry.stamp`: another stamp means another file.
+    The stamp is that of :meth:`flinkish.storage.FileEntry.stamp`. If it has changed, another file
+    has replaced this one.
     """
 
     path: str

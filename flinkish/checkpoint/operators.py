@@ -1,8 +1,8 @@
 """Read one stateful operator's directory ``state/<ordinal>``: the files of one state version.
 
 Layout: ``<partition>/`` holds the default store's files, ``<partition>/<store>/`` those of a named
-one (joins), ``0/[<store>/]_metadata/schema`` its schema; Spark 4.x adds ``_metadata/metadata``
-(v1), or ``_metadata/v2/<batch>`` with ``_stateSchema/<store>/<batch>_<id>``.
+one (joins), and ``0/[<store>/]_metadata/schema`` a store's schema; Spark 4.x adds
+``_metadata/metadata`` (v1), or ``_metadata/v2/<batch>`` with ``_stateSchema/<store>/<batch>_<id>``.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ StateIds = Mapping[int, Sequence[Sequence[str]]]
 class StateOnDisk:
     """The state of one stateful operator at one version, as a checkpoint has it.
 
-    ``kind`` is Spark's name of the operator (``stateStoreSave``); None without metadata (Spark
-    3.5). ``partitions`` counts its directories; metadata may list more (a global limit has one).
-    ``bytes`` is the size of the state itself, ``files`` the number of all files, metadata and
-    schemas included.
+    ``kind`` is Spark's name for the operator (``stateStoreSave``); None without metadata (Spark
+    3.5). ``partitions`` counts its directories; metadata may list more than there are (a global
+    limit has one directory). ``bytes`` is the size of the state itself, ``files`` the number of all
+    files, metadata and schemas included.
     """
 
     ordinal: int
@@ -83,7 +83,7 @@ class _Store:
 
 @dataclass(frozen=True)
 class _Partition:
-    """One partition: the files of its stores at the version, or the error of reading them.
+    """One partition: the files of its stores at the version, or the error from reading them.
 
     ``stores`` are its stores' path prefixes and directories by name; ``newest`` is its newest
     version.
@@ -106,13 +106,13 @@ def read_operator(
 ) -> tuple[StateOnDisk, FileSet] | None:
     """Return an operator's state and files at a version; None if it has no part in the version.
 
-    An operator has no part in the version if a batch was only planned with it, or if it was dropped
-    from the program (Spark 3.5 leaves its directory). Partitions are read one at a time, on remote
-    storage many at once, and only the names of their files are kept.
+    An operator has no part in the version if it was planned but no batch has run with it, or if it
+    was dropped from the program (Spark 3.5 leaves its directory). Partitions are read one at a
+    time, on remote storage many at once; their files are kept only as compressed lists.
 
     ``state_ids`` are the unique ids by version, if the commit log has them. Raises
-    FileNotFoundError, Corrupt, UnsupportedFormat for a newer Spark, and NotSavepointable if the
-    state store provider is unknown.
+    FileNotFoundError if a file is missing, Corrupt if one is damaged, UnsupportedFormat for a newer
+    Spark, and NotSavepointable if the state store provider is unknown.
     """
     directory = os.path.join(root, STATE, str(ordinal))
     prefix = f"{STATE}/{ordinal}/"
@@ -183,7 +183,7 @@ def _metadata_files(
     try:
         return parse_operator_metadata(fs.read_bytes(path), name), files
     except CheckpointFormatError as error:
-        raise unreadable(path, error, "is no operator metadata") from error
+        raise unreadable(path, error, "is not operator metadata") from error
 
 
 def _read_partition(
@@ -239,12 +239,12 @@ def _takes_part(
         return bool(state_ids.get(version))
     if newest == 0:
         return False  # only schema files: planned, and never run
-    # Spark 4.x fails on a left-over operator, so a missing version is damage in its checkpoints.
+    # Spark 4.x fails on a leftover operator, so a missing version is damage in its checkpoints.
     return newest >= version or metadata is not None or newest == version - 1
 
 
 def _check_partitions(directory: str, partitions: Collection[int], expected: int) -> int:
-    """Return the number of partitions, 0..n-1; FileNotFoundError when one is missing."""
+    """Return the number of partitions; FileNotFoundError if an expected one is missing."""
     count = len(partitions)
     for partition in range(max(expected, count)):
         if partition not in partitions:
@@ -328,8 +328,8 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
                 listed = _listed(store.prefix + reference, shared[folder].files[name])
                 if listed.size != file.size:
                     raise Corrupt(
-                        f"{os.path.join(path, reference)} has {listed.size} bytes, and {archive} "
-                        f"names it with {file.size}",
+                        f"{os.path.join(path, reference)} has {listed.size} bytes, but {archive} "
+                        f"records {file.size}",
                         hint=HINT_WHOLE,
                         path=os.path.join(path, reference),
                     )

@@ -2,7 +2,8 @@
 
 A cut names the required files. This module checks their ends
 (:mod:`flinkish.checkpoint.format.file_ends`) and, on a local disk, the Hadoop checksum file next to
-each: for state files only that it fits their size, for other files also the checksums.
+each file. The checksum file of a state file must only fit its size; other files must also have the
+recorded checksums.
 """
 
 from __future__ import annotations
@@ -64,12 +65,13 @@ def damaged_files(
     *,
     written: str | None = None,
 ) -> Iterator[DamagedFile]:
-    """Yield the damaged files, in the order of ``files``; offset and commit logs are skipped.
+    """Yield the damaged files, in the order of ``files``; those that a cut has parsed are skipped.
 
-    ``root`` is the directory that the files are read from. ``written`` is the directory to which
-    Spark wrote them, if that is another one; it has the checksum files. If only ``written`` is on a
-    local disk, the ends of files that still have their stamps are read there, which saves a request
-    for each. ``offsets`` are those of all sources. Raises FileNotFoundError if a file has vanished.
+    Skipped are offset and commit logs and ``metadata``. ``root`` is the directory that the files
+    are read from. ``written`` is the directory to which Spark wrote them, with their checksum
+    files, if it is not ``root``. If only ``written`` is on a local disk, the ends of files that
+    still have their stamps are read there, which saves a request for each. ``offsets`` are those of
+    all sources. Raises FileNotFoundError if a file has vanished.
     """
     root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)
@@ -90,10 +92,8 @@ def damaged_files(
                 and has_sidecars
                 and _is_sidecar_for_another_size(f"{beside}/{path}", size)
             ):
-                reason = f"has {size} bytes, and its checksum file is for another size"
-        elif path.startswith(
-            (f"{SOURCES}/", f"{STATE}/")
-        ):  # the cut has parsed offsets and commits
+                reason = f"has {size} bytes, but its checksum file is for another size"
+        elif path.startswith((f"{SOURCES}/", f"{STATE}/")):  # the cut has parsed all others
             if path.startswith(f"{SOURCES}/"):
                 reason = _source_fault(location, size, strict=only_files)
             if reason is None and has_sidecars:
@@ -134,7 +134,7 @@ def _is_sidecar_for_another_size(path: str, size: int) -> bool:
 
 
 def damage_error(root: str, batch: int, damaged: Sequence[DamagedFile]) -> Corrupt:
-    """Return the error for a checkpoint with damaged files: it names the first of them."""
+    """Return the error for a checkpoint with damaged files; the error names the first of them."""
     named = ", ".join(f"{each.path} {each.reason}" for each in damaged[:_NAMED])
     more = f", and {len(damaged) - _NAMED} more files" if len(damaged) > _NAMED else ""
     return Corrupt(
@@ -166,7 +166,7 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
     """Return the state files that the planned batch of a cut has written, if all are whole.
 
     They exist if the query was killed between the sink's commit and the batch's. With unique ids
-    (checkpoint format 2) only the missing commit would tell which files those are.
+    (checkpoint format 2) only the missing commit would say which files those are.
     """
     if cut.planned_batch is None or cut.checkpoint_format != 1:
         return ()

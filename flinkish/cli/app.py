@@ -127,7 +127,8 @@ def run(argv: Sequence[str], outputs: list[Output] | None = None) -> int:
     behind = _flinks_action(common_options_behind(argv))
     outputs = [] if outputs is None else outputs
     # This output is for errors before the called command has appended its own output. A group
-    # without its command takes no options, so ``behind`` lacks the options of ``argv``.
+    # without its command takes no options, and ``behind`` is then one word without the options of
+    # ``argv``: this output takes them from ``argv``.
     outputs.append(_output_of(argv if len(behind) == 1 else behind))
     try:
         with _sigterm_raises():
@@ -175,7 +176,7 @@ def _what_is_lost(lines: Sequence[str], status: int) -> str:
 
 
 def _check_text(argv: Sequence[str]) -> None:
-    """Refuse arguments that are not valid text, which registry and driver could not record."""
+    """Refuse arguments that are not valid text: neither registry nor driver could record them."""
     for word in argv:
         try:
             word.encode()

@@ -43,7 +43,7 @@ class Command(click.Command):
     """A command that accepts Flink's long options and whose help ends with its exit codes.
 
     Flink's options have one dash whatever their length (``-detached``), so a misspelt option could
-    be read as a short option with a value. Flink 1.18 takes ``savepoint -detached`` for
+    be read as a short option with a value. Flink 1.18 reads ``savepoint -detached`` as
     ``-d etached``, and tries to dispose of a savepoint ``etached``. In flinkish only ``-D`` and
     numeric options (``-p4``) accept an attached value; ``-p=4`` means ``-p 4``, as in Flink.
     """

@@ -55,7 +55,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "export": CommandEntry(
         "flinkish.cli.commands.export",
         "export",
-        "Make plain Spark checkpoints of a savepoint.",
+        "Make plain Spark checkpoints from a savepoint.",
     ),
     "bundle": CommandEntry(
         "flinkish.cli.commands.bundle",
@@ -75,7 +75,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "upgrade": CommandEntry(
         "flinkish.cli.commands.upgrade",
         "upgrade",
-        "Upgrade a job's program or Spark, or undo it.",
+        "Upgrade a job's program or Spark, or undo an upgrade.",
     ),
     "migrate": CommandEntry(
         "flinkish.cli.commands.migrate",
@@ -122,7 +122,7 @@ SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
             ("report", "report", "Write a page about the savepoints in a directory."),
             ("copy", "copy", "Copy a savepoint to another directory or storage."),
             ("verify", "verify_savepoints", "Verify that savepoints are intact."),
-            ("prune", "prune", "Remove savepoints by a retention policy."),
+            ("prune", "prune", "Remove savepoints according to a retention policy."),
             ("import", "import_savepoints", "Add savepoints to the registry."),
             ("unlock", "unlock", "Remove stale locks of a directory."),
         )

@@ -26,7 +26,7 @@ MEANINGS = {
     0: "done",
     1: "the operation failed",
     2: "wrong arguments or configuration",
-    3: "done in part: several jobs or paths, some failed; `list --stuck`: a job is stuck",
+    3: "done in part: some of several jobs or paths failed; `list --stuck`: a job is stuck",
     4: "the restore check refuses, or a version, state or format is not supported",
     5: "needs explicit consent: `-n`, `--yes`",
     10: "no such job or request",

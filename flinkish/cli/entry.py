@@ -1,9 +1,9 @@
 """The ``flinkish`` console script.
 
 ``import click`` alone takes the whole start-up budget of ``flinkish list``, and so does the
-registry's object model. Plain uses of ``list`` are therefore parsed by hand, and
-:mod:`flinkish.registry.fast_list` reads their jobs. Everything else (help, ``-D``, an error, a job
-that may be dead) goes to click and the registry. Both paths show their rows with
+registry's object model. Plain uses of ``list`` are therefore parsed by hand, and the jobs are read
+by :mod:`flinkish.registry.fast_list`. Everything else (help, ``-D``, an error, a job that may be
+dead) goes to click and the registry. Both paths show their rows with
 :mod:`flinkish.cli.output.jobs_text`.
 
 This module imports only what Python itself has already loaded.

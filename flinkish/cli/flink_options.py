@@ -16,7 +16,7 @@ _REGISTRY = "jobs are found in the registry, not by a cluster's address: set -D 
 
 @dataclass(frozen=True)
 class FlinkOption:
-    """An option of Flink, what to use instead, and the flinkish commands that say so."""
+    """An option of Flink, what to use instead, and the flinkish commands that explain this."""
 
     spellings: tuple[str, ...]
     instead: str
@@ -43,7 +43,7 @@ FLINK_OPTIONS = (
     ),
     FlinkOption(
         ("-pypath", "--pyPythonPath"),
-        "set the executors' path with --conf spark.executorEnv.PYTHONPATH=PATH, or bring files "
+        "set the executors' path with --conf spark.executorEnv.PYTHONPATH=PATH, or ship files "
         "with -pyfs",
         _PROGRAMS,
     ),
@@ -61,8 +61,8 @@ FLINK_OPTIONS = (
     ),
     FlinkOption(
         ("-full", "--full"),
-        "Spark determines what each batch's checkpoint contains; for state that shares no files: "
-        "flinkish savepoint --full JOB",
+        "Spark determines what each batch's checkpoint contains; for a savepoint that shares no "
+        "files with earlier ones: flinkish savepoint --full JOB",
         ("checkpoint",),
     ),
     FlinkOption(
@@ -75,8 +75,8 @@ FLINK_OPTIONS = (
         "Spark has no session clusters: -m yarn starts an application for each job",
         _PROGRAMS,
     ),
-    FlinkOption(("-yd", "--yarndetached"), "use -d", _PROGRAMS),
-    FlinkOption(("-ynm", "--yarnname"), "use --name NAME", _PROGRAMS),
+    FlinkOption(("-yd", "--yarndetached"), "use -d (only run has it)", _PROGRAMS),
+    FlinkOption(("-ynm", "--yarnname"), "use --name NAME (only run has it)", _PROGRAMS),
     FlinkOption(("-yqu", "--yarnqueue"), "use --conf spark.yarn.queue=QUEUE", _PROGRAMS),
     FlinkOption(
         ("-yjm", "--yarnjobManagerMemory"), "use --conf spark.driver.memory=SIZE", _PROGRAMS
@@ -96,12 +96,12 @@ FLINK_OPTIONS = (
     ),
     FlinkOption(
         ("-yt", "--yarnship"),
-        "bring files with -pyfs, archives with -pyarch, jars with -C",
+        "ship files with -pyfs, archives with -pyarch, jars with -C",
         _PROGRAMS,
     ),
     FlinkOption(
         ("-yj", "--yarnjar"),
-        "choose the Spark with --spark-home DIR, which has its jars",
+        "choose a Spark installation, which includes its jars, with --spark-home DIR",
         _PROGRAMS,
     ),
     FlinkOption(("-yst", "--yarnstreaming"), "every job is a streaming job: omit it", _PROGRAMS),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
 
 
-#: Maximum number of savepoints of a job that are opened to find a good one.
+#: Maximum number of a job's own savepoints that are opened to find a good one, newest first.
 _TRIES = 5
 
 
@@ -44,7 +44,7 @@ class NewestSavepoint:
 @public_evolving
 @dataclass(frozen=True)
 class JobOutcome:
-    """The outcome for one job: a savepoint, an error, or why no savepoint was attempted.
+    """The outcome for one job: a savepoint, an error, or why the job was skipped.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class JobOutcome:
     error : FlinkishError or None
         The error that occurred.
     skipped : str or None
-        Why no savepoint was attempted.
+        Why the job has no new savepoint, if that is not an error.
     newest : NewestSavepoint or None
         The newest good savepoint of the job, if the job has no new savepoint.
     """
@@ -92,7 +92,7 @@ class JobOutcome:
 
 @dataclass(frozen=True)
 class AllJobs:
-    """The jobs to be saved into ``target``, and the other jobs that should run but do not."""
+    """The jobs whose savepoints go into ``target``, and other jobs that do not run but should."""
 
     target: str
     jobs: Sequence[JobRecord]
@@ -106,7 +106,7 @@ class AllJobs:
 
 @dataclass(frozen=True)
 class AllSaved:
-    """The outcomes for all jobs, in their order, and the old savepoints that were removed.
+    """One outcome for each job, in the order of the jobs, and the old savepoints that were removed.
 
     ``newest``: the newest good savepoints of the failed jobs in ``troubles``, by job id.
     """
@@ -139,11 +139,13 @@ def jobs_to_save(
     expected: Collection[str] = (),
     states: Collection[JobState] = (JobState.RUNNING,),
 ) -> AllJobs:
-    """Return the jobs that :func:`save_all` saves; nothing is requested yet.
+    """Return the jobs for :func:`save_all` or :func:`.together.stop_all`; nothing is requested yet.
 
     ``target``: the directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``expected``: names
-    of jobs that must be running. ``states``: the states of the jobs.
+    of jobs that must be running. ``states``: only jobs in these states.
+
+    Raises NoSavepointDirectory if no directory is given or configured.
     """
     directory = requests.savepoint_target(context, target)
     jobs = running_jobs(context, pattern, states)
@@ -160,8 +162,8 @@ def newest_of(context: Context, jobs: Sequence[JobRecord]) -> dict[str, NewestSa
 def newest_savepoint(context: Context, job: JobRecord) -> NewestSavepoint | None:
     """Return the newest good savepoint that the registry knows of a job; None without one.
 
-    If none of the job's own savepoints is good, return the one from which the job was restored, if
-    that savepoint is good.
+    If none of the last :data:`_TRIES` of the job's own savepoints is good, return the savepoint
+    from which the job was restored, if that one is good.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -182,10 +184,12 @@ def running_jobs(
     pattern: str | None = None,
     states: Collection[JobState] = (JobState.RUNNING,),
 ) -> list[JobRecord]:
-    """Return the jobs that run according to the registry; one whose driver has died is FAILED.
+    """Return the jobs that run according to the registry, then compared with their processes.
+
+    A job whose driver has died is returned as FAILED, or as FAILING if its supervisor restarts it.
 
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``states``: the
-    states that count.
+    recorded states that count as running.
     """
     registry = context.registry
     listed = registry.jobs(states=states)
@@ -248,7 +252,7 @@ def all_answers(
     on_outcome: Callable[[JobOutcome], object],
     complete: Callable[[JobOutcome], JobOutcome] = lambda outcome: outcome,
 ) -> list[JobOutcome]:
-    """Request something from each job by ``begin``, then wait for all; return the outcomes.
+    """Call ``begin`` to request something from each job, then wait for all; return the outcomes.
 
     ``timeout`` and ``on_outcome`` are as for :func:`save_all`. ``complete`` adds to an outcome what
     is known only after the wait.
@@ -265,9 +269,9 @@ def all_answers(
 
 
 def why_skip(history: Sequence[Request]) -> str | None:
-    """Return why no savepoint is requested now, or None.
+    """Return why a job's unfinished requests exclude a new savepoint; None if they do not.
 
-    ``history`` has all requests of the job.
+    ``history``: requests of the job; finished ones do not count.
     """
     for request in history:
         if request.state.is_final:

@@ -44,21 +44,21 @@ def bundle_program(
     Raises
     ------
     UsageError
-        There is no such program, ``path`` ends in neither ``.py`` nor ``.zip`` or is on remote
-        storage, or a scheme is unknown.
+        There is no such program; ``path`` ends in neither ``.py`` nor ``.zip``, or is on remote
+        storage; or a scheme is unknown.
     StorageError
-        The file cannot be written.
+        The program cannot be accessed, or the file cannot be written.
     """
     if not path.endswith((".py", ".zip")):
         raise UsageError(
-            f"spark-submit takes no file named {path}",
+            f"{path} ends in neither .py nor .zip",
             hint="name it FILE.py to submit it as the program, FILE.zip for --py-files",
         )
     for scheme in storages:
         if scheme not in OF_SCHEMES:
             raise UsageError(
                 f"no package is known for the storage {scheme}",
-                hint=f"it is one of {', '.join(OF_SCHEMES)}",
+                hint=f"use one of {', '.join(OF_SCHEMES)}",
             )
     here = working_directory() if cwd is None else cwd
     if program.application is not None:
@@ -67,7 +67,8 @@ def bundle_program(
     target = locate_from(here, path)
     if not storage.is_local(target):
         raise UsageError(
-            f"{path} is not a file of this host", hint="name a local file, and copy it there"
+            f"{path} is not a file of this host",
+            hint="name a local file, then copy it to that storage",
         )
     if not dry_run:
         storage.write_atomically(target, data)

@@ -52,9 +52,9 @@ class Listed:
     """The savepoints of a directory, or of the registry.
 
     ``location``: the directory; empty for the registry. ``catalog``: what was found, newest first.
-    ``damage``: the errors of damaged savepoints, by path; only the metadata and the sizes of files
-    were checked. ``gone``: records of the registry whose savepoints are gone. ``warnings``:
-    sentences about savepoints with times in the future.
+    ``damage``: the errors of savepoints that are damaged or could not be checked, by path; only the
+    metadata and the sizes of files were checked. ``gone``: records of the registry whose savepoints
+    are gone. ``warnings``: sentences about savepoints with times in the future.
     """
 
     location: str
@@ -67,8 +67,8 @@ class Listed:
 def list_directory(directory: str, *, must_exist: bool = False) -> Listed:
     """Return the savepoints directly below a directory, newest first.
 
-    Raises SavepointNotFound if there is no such directory; UsageError if the directory is itself a
-    savepoint; StorageError if the directory cannot be listed.
+    Raises SavepointNotFound if ``must_exist`` and there is no such directory; UsageError if the
+    directory is itself a savepoint; StorageError if the directory cannot be listed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory.catalog import read_catalog
@@ -118,13 +118,13 @@ def state_of(error: FlinkishError | None) -> str:
 
 
 def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:
-    """Add savepoints that the registry does not know, or has recorded as disposed.
+    """Add to the registry the savepoints that it does not know, or has recorded as disposed.
 
     ``paths``: each a savepoint, or a directory of savepoints.
 
     What cannot be read is in the result's ``failed``.
 
-    Raises RegistryError if the registry cannot be written.
+    Raises RegistryError if the registry cannot be opened, read or written.
     """
     from flinkish.savepoint.directory.places import place_keys
 

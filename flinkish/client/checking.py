@@ -37,7 +37,7 @@ class OperatorPlan:
     uid, operator_id : str or None
         The operator's identity, if it has one.
     kind : str or None
-        Spark's name of the operator.
+        Spark's name for the operator.
     verdict : str
         ``as-is``, ``renumbered``, ``moved``, ``new``, ``dropped``, ``migrate``, ``rescale``,
         ``consent-needed`` or ``incompatible``.
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def ok(self) -> bool:
-        """Whether the savepoint can be restored without the user's consent."""
+        """Whether the restore is possible, and needs no consent of the user."""
         return self.verdict == "ok"
 
     def text(self) -> str:
@@ -165,7 +165,9 @@ def launch_and_restore(
 ) -> tuple[Launch, RestoreSpec]:
     """Return the launch of a program, and the restore from a savepoint or a job.
 
-    Raises UsageError if there is no such program, or no savepoint is named.
+    Raises UsageError if there is no such program, no savepoint is named, or an option has a wrong
+    value; StorageError if the program cannot be accessed, or the scheme of the savepoint's URL is
+    not supported.
     """
     launch = launch_of(program, context.config, working_directory())
     spec = restore_spec(
@@ -186,9 +188,9 @@ def checkpoints_of(job: JobRecord | None) -> str | None:
 
 
 def no_savepoint() -> UsageError:
-    """Return the error for a command that needs a savepoint."""
+    """Return the error for a command that needs a savepoint, and was given none."""
     return UsageError(
-        "no savepoint was specified", hint="name it before the program, or with -s PATH"
+        "no savepoint was specified", hint="name it as the first argument, or with -s PATH"
     )
 
 
@@ -234,11 +236,20 @@ def check_launch(
     )
 
 
-def require_agreed(plan: RestorePlan, message: str) -> None:
-    """Raise Incompatible or ConsentNeeded, with ``message``, unless a plan may be carried out."""
+def require_agreed(plan: RestorePlan, who: str, after: str = "") -> None:
+    """Raise Incompatible or ConsentNeeded unless a plan may be carried out.
+
+    The message says that ``who`` cannot resume from that state, followed by ``after``.
+    """
     if plan.exit_code:
-        kind = ConsentNeeded if plan.exit_code == ConsentNeeded.code else Incompatible
-        raise kind(message, hint="see the plan and its advice", plan=encode_fields(plan))
+        needs_consent = plan.exit_code == ConsentNeeded.code
+        kind = ConsentNeeded if needs_consent else Incompatible
+        consent = " without your consent" if needs_consent else ""
+        raise kind(
+            f"{who} cannot resume from that state{consent}{after}",
+            hint="see the plan and its advice",
+            plan=encode_fields(plan),
+        )
 
 
 def _cannot_be_saved() -> UsageError:

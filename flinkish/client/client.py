@@ -33,7 +33,6 @@ class Client(ProgramRunner):
     """The functions of the command line, for Python programs. A context manager.
 
     :meth:`run` starts a job; :meth:`check` says whether a program can be restored from a savepoint.
-
     Settings come from the same places as for the command line: the environment, ``flinkish.toml``
     in the working directory, and the user's configuration.
 
@@ -74,7 +73,7 @@ class Client(ProgramRunner):
         self.close()
 
     def jobs(self, *, name: str | None = None, include_final: bool = False) -> list[Job]:
-        """Return the jobs of the registry, the oldest first; those whose driver died are FAILED.
+        """Return the registry's jobs, the oldest first; one whose driver died is FAILED or FAILING.
 
         Parameters
         ----------
@@ -100,13 +99,13 @@ class Client(ProgramRunner):
         Parameters
         ----------
         reference : str
-            A job id, a unique prefix of one, or the name of exactly one job. A name refers to a job
-            that has not ended, if there is one.
+            The id of the job, a unique prefix of an id, or a name that exactly one job has. A name
+            refers to a job that has not ended, if there is one.
 
         Raises
         ------
-        JobNotFound, AmbiguousJob
-            No job, or several, match.
+        JobNotFound, AmbiguousJob, UsageError
+            No job, or several, match; or the reference is blank, or has 32 characters but is no id.
         """
         return Job.of(self._context, self._context.find_job(reference, include_final=True))
 
@@ -143,7 +142,7 @@ class Client(ProgramRunner):
         return measure(self._context)
 
     def savepoint(self, path: Location) -> Savepoint:
-        """Open a savepoint as :meth:`Savepoint.open`; this registry records its disposal."""
+        """Open a savepoint like :meth:`Savepoint.open`; the registry records its disposal."""
         return open_savepoint(self._context, location_of(path))
 
     def save_all(
@@ -186,8 +185,8 @@ class Client(ProgramRunner):
     ) -> list[JobOutcome]:
         """Stop every job with a savepoint, all at the same time, and wait until they have ended.
 
-        If an earlier call has stopped only a part of its jobs, and none of them has been started
-        again, this call continues that call: :meth:`restart_all` starts the jobs of both calls.
+        If the newest earlier call still stops jobs, or has stopped only some, none of which was
+        started again, this call continues it, and :meth:`restart_all` starts the jobs of both.
 
         Parameters
         ----------
@@ -282,7 +281,7 @@ class Client(ProgramRunner):
         name : str, optional
             The job's name in the savepoint. Default: the directory's name.
         may_be_running : bool
-            Whether to take it even if the checkpoint was written to a moment ago.
+            Whether to take a savepoint even if the checkpoint was written to a moment ago.
 
         Raises
         ------
@@ -290,8 +289,9 @@ class Client(ProgramRunner):
             There is no checkpoint.
         ConsentNeeded
             The checkpoint's query may be running.
-        WrongState, NoCommittedBatch
-            The checkpoint belongs to a job that is not dead, or there is nothing to save.
+        WrongState, NoCommittedBatch, NoSavepointDirectory, Corrupt, StorageError, Locked
+            The checkpoint belongs to a job that is not dead, there is nothing to save, no directory
+            is given or configured, or the savepoint cannot be written.
         """
         outcome = offline.save_checkpoints(
             self._context,
@@ -368,7 +368,7 @@ class Client(ProgramRunner):
         LaunchFailed
             The application cannot be started.
         FlinkishError
-            The application refused the migration or failed.
+            ``savepoint`` cannot be opened, or the application refused the migration or failed.
         """
         program = Program(
             master=master,
@@ -427,9 +427,9 @@ class Client(ProgramRunner):
         Raises
         ------
         UsageError
-            No rule is given.
-        SavepointNotFound
-            There is no such directory.
+            No rule is given (without ``garbage``), or a rule has a negative number.
+        SavepointNotFound, StorageError, RegistryError
+            There is no such directory, or the directory or the registry cannot be read.
         Locked
             Another operation holds the directory.
         """

@@ -82,9 +82,9 @@ class Context:
         return other
 
     def find_job(self, reference: str, *, include_final: bool = False) -> JobRecord:
-        """Return the job that ``reference`` refers to; one whose driver has died is FAILED.
+        """Return the job that ``reference`` refers to; one whose driver died is FAILED or FAILING.
 
-        ``reference``: a job id, a unique prefix of one, or the name of exactly one job.
+        ``reference``: a job's id, a unique prefix of an id, or a name that exactly one job has.
         ``include_final``: whether a name may also refer to a job that has ended.
 
         Raises JobNotFound or AmbiguousJob if no job, or several, match; UsageError if ``reference``
@@ -103,14 +103,14 @@ class Context:
         return reconcile(self.registry, [job])[0]
 
     def find_origin(self, word: str) -> JobRecord | str:
-        """Return the job that a word refers to, or the word itself if a savepoint is there.
+        """Return the job that a word refers to, or the word itself if it is a savepoint's location.
 
         ``word``: a URL, or a path that exists, is a savepoint; anything else is a job's id, a
         prefix of one, or a name, even of a job that has ended.
 
-        Raises UsageError if the word is both a job and a path, or is neither a path nor a possible
-        reference to a job; AmbiguousJob or JobNotFound if it matches several jobs, or nothing;
-        SavepointNotFound if it can only be a path, and nothing is there.
+        Raises UsageError if the word means both a path and a job (or several), or is neither a path
+        nor a possible reference to a job; AmbiguousJob or JobNotFound if it matches several jobs,
+        or nothing; SavepointNotFound if it can only be a path, and nothing is there.
         """
         if "://" in word or word.startswith("file:"):
             return word
@@ -227,7 +227,7 @@ def interruptible(message: str, follow: str) -> Iterator[None]:
 
 
 def refuse(_question: str) -> bool:
-    """Refuse every question: what needs consent raises ConsentNeeded."""
+    """Refuse every question, so that whatever needs consent raises ConsentNeeded."""
     return False
 
 

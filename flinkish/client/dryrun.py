@@ -44,8 +44,9 @@ def check_restore(
     are restored instead of the savepoint. That job does not count as another run, because it would
     have ended before the restore.
 
-    Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the savepoint cannot be
-    read; and the error with which the submission of the program would end.
+    Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the savepoint, or the
+    job's checkpoint, cannot be read; NoCommittedBatch or NotSavepointable if the job has no state
+    to resume from; and the error with which the submission of the program would end.
     """
     origin = open_origin(spec, job, verify=spec.verify)
     checks = []
@@ -71,7 +72,7 @@ def check_restore(
 def restore_question(
     registry: Registry, spec: RestoreSpec, origin: RestoreOrigin, job: JobOrigin | None
 ) -> RestoreQuestion:
-    """Return the question for the plan of a restore, with the runs and writers of other jobs."""
+    """Return the question for the plan of a restore, with other jobs' runs and outputs."""
     own = None if job is None else job.job_id
     sinks = {offer.query_id: sink_format(offer.query.sink) for offer in origin.by_key.values()}
     return RestoreQuestion(
@@ -118,10 +119,10 @@ def describe(
     The program runs to its end, but its queries are only planned.
 
     ``context``: its reporter receives notices and the driver's log. ``require_uids``: which
-    operators must have a uid.
+    operators must have a uid or a uid hash; None: no operator must.
 
-    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if an operator lacks
-    a required uid; and the error with which the submission of the program would end.
+    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if an operator has
+    neither although it must; and the error with which the submission of the program would end.
     """
     launch, installation = pinned(launch_of(program, context.config, working_directory()))
     context.reporter.note("planning the program's queries ...")
@@ -161,7 +162,7 @@ def _named(fact: Mapping[str, Any]) -> str:
 
 
 def dot_graph(queries: Sequence[Mapping[str, Any]]) -> str:
-    """Return the graph of a described program for Graphviz, each query a cluster."""
+    """Return the graph of a described program for Graphviz, with a cluster for each query."""
     from flinkish.operators.render import digraph
 
     return digraph([str(query["dot"]) for query in queries])

@@ -94,7 +94,7 @@ def build_planned(
         show_log=context.reporter.log,
     )
     place.built.extend(exported.directories.values())
-    require_agreed(exported.plan, "the program cannot resume from that state")
+    require_agreed(exported.plan, "the program")
     rows = {row.name: row for row in exported.plan.queries}
     file_sinks = {row.query: _log_place(row) for row in exported.plan.sinks}
     return BuiltCheckpoints(
@@ -218,7 +218,7 @@ def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[s
             why = "because no job of the registry is known to write there, and it was not looked at"
         warnings.append(
             f"query '{name}': whether its sink, {sink.get('table') or sink.get('path')}, has later "
-            f"batches is not known, {why}; name the program too to learn it"
+            f"batches is not known, {why}; name the program too, to find out"
         )
     return warnings
 
@@ -278,7 +278,7 @@ class ExportPlace:
 
 
 def new_directory(directory: str) -> ExportPlace:
-    """Return the place for checkpoints in a new directory; StorageError if it is not empty."""
+    """Return the place of a new directory; StorageError if it is a file or not empty."""
     final = storage.locate(directory)
     if is_taken(final):
         raise StorageError(

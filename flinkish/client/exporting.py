@@ -1,4 +1,4 @@
-"""Make plain Spark checkpoints of saved state, so that programs continue without flinkish."""
+"""Make plain Spark checkpoints from saved state, so that programs continue without flinkish."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ExportedCheckpoint:
     query
         The name of the query that continues in it.
     location
-        The ``checkpointLocation`` for the program, as Spark takes it.
+        The ``checkpointLocation`` for the program, in the form that Spark accepts.
     batch_id
         The committed batch that the query continues after.
     query_id
@@ -81,8 +81,8 @@ class ExportResult:
     Attributes
     ----------
     checkpoints
-        One for each query, in the order in which the program starts them, or in the savepoint's
-        order.
+        One for each query, in the order in which the program starts them; without a program, in
+        the savepoint's order.
     spark_version
         The version of the Spark for which the checkpoints were made. Without a program, that is the
         Spark that wrote the state; None if its version is not recorded.
@@ -91,7 +91,7 @@ class ExportResult:
     warnings
         What needs attention before the program starts.
     replaced
-        Where the replaced checkpoint is kept.
+        Where the replaced checkpoint is kept; None if none was replaced.
     """
 
     checkpoints: tuple[ExportedCheckpoint, ...]
@@ -113,11 +113,11 @@ def export(
     query: str | None = None,
     replaces: str | None = None,
 ) -> ExportResult:
-    """Make plain Spark checkpoints of a savepoint or an ended job.
+    """Make plain Spark checkpoints from a savepoint or an ended job.
 
     Without a program the state stays as it is. With one, the plan of ``check`` is carried out; the
-    program runs to its end, and none of its queries is started. Nothing is put in place until all
-    checkpoints are made.
+    program runs to its end, and none of its queries is started. On local storage nothing is put in
+    place until all checkpoints are made; on remote storage they are made in place.
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.export`. The configuration was
     loaded with :func:`.restoring.settings`, including ``parallelism``. ``job`` takes the place of a
@@ -185,7 +185,7 @@ def _checkpoint(place: ExportPlace, query: BuiltQuery) -> ExportedCheckpoint:
 
 
 def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
-    """Map the files that the log of a query's file sink names; return a sentence about it.
+    """Map the paths in the log of a query's file sink; return a sentence if any has changed.
 
     Files below the sink's own path are not mapped again, so a failed export can be repeated.
 

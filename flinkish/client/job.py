@@ -54,7 +54,7 @@ class Job:
         return self.state.is_final
 
     def refresh(self) -> Job:
-        """Return the job as it is now; one whose driver has died is FAILED."""
+        """Return the job as it is now; if its driver has died, it is FAILED or FAILING."""
         return Job.of(self._context, look(self._context, self.record))
 
     def queries(self) -> Sequence[QueryStatus]:
@@ -139,7 +139,7 @@ class Job:
         WaitTimeout
             The savepoint is not complete in time; the work continues.
         Locked
-            The job is being stopped or canceled already, or another process holds the directory.
+            Another process holds the directory; or a stop or cancel is already in progress.
         FlinkishError
             The savepoint could not be taken.
         """
@@ -163,8 +163,9 @@ class Job:
     ) -> Savepoint:
         """Stop the job with a savepoint: nothing is processed after it.
 
-        When the savepoint fails, the job continues. Parameters, result and errors are those of
-        :meth:`savepoint`; the call waits until the job has ended.
+        When the savepoint fails, the job continues. The call waits until the job has ended.
+        Parameters, result and errors are those of :meth:`savepoint`, but a job that has already
+        ended raises WrongState.
 
         With ``drain`` one more batch of each query emits everything that waits for the watermark:
         open windows and sessions, rows of outer joins, event-time timers. Drain only to end a job
@@ -180,7 +181,7 @@ class Job:
     ) -> PendingSavepoint:
         """Request a savepoint and return at once; parameters are those of :meth:`savepoint`.
 
-        Raises UsageError for a job that has ended: it has no driver that could take it.
+        Raises UsageError for a job that has ended, because it has no driver to take the savepoint.
         """
         outcome = lifecycle.save_job(
             self._context,
@@ -255,7 +256,7 @@ class Job:
             Start a new job from this savepoint. Default: resume the same job in its own
             checkpoints, from its newest committed batch.
         conf : mapping, optional
-            Secret Spark settings, which are not recorded.
+            Secret Spark settings, which are not recorded; with ``savepoint``, also other settings.
         secret_args : sequence of str, optional
             Secret arguments of the program, which are not recorded.
         restore : RestoreOptions, optional
@@ -274,12 +275,12 @@ class Job:
             The job has not ended, another has continued from its state, or its program or
             checkpoints are missing.
         UsageError
-            Secrets are missing, ``conf`` changes a recorded setting, or ``restore`` is given
-            without ``savepoint``.
+            Secrets are missing; or, without ``savepoint``, ``conf`` changes a recorded setting or
+            ``restore`` is given.
         Locked
             An unfinished upgrade continues from the job, or has its name.
         FlinkishError
-            The error with which the program failed.
+            The savepoint cannot be restored, no process can be started, or the program failed.
         """
         from flinkish.client import restarts
 
@@ -304,7 +305,7 @@ class PendingSavepoint:
     request_id : str
         For :meth:`.Client.pending`, in any process.
     job_id : str
-        The job.
+        The job's id.
     """
 
     request_id: str

@@ -77,7 +77,7 @@ def with_lag(
 ) -> tuple[PartitionOffset, ...]:
     """Return the offsets with what a broker has, and with the partitions that were not saved. Pure.
 
-    A new partition of a topic is read from its first row, if the source reads that partition.
+    A partition that was not saved is added if the source reads it, and its lag is all its rows.
     ``readings``: what each source reads, as :func:`readings_of` returns it.
     """
     saved = [_lag_of(each, topics.get(each.topic, {}).get(each.partition)) for each in offsets]
@@ -130,7 +130,8 @@ def ask_lag(
 
     ``queries``: each as for :func:`kafka_offsets`.
 
-    Raises UsageError if there are no Kafka offsets; BrokerError if the broker does not answer.
+    Raises UsageError if there are no Kafka offsets; BrokerError if there is no client, or the
+    broker does not answer or refuses.
     """
     from flinkish.connectors.kafka.topics import topics_of
 

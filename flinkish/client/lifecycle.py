@@ -63,8 +63,9 @@ def save_job(
     ``target``: the directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
     ``batch``: the committed batch of a dead job, as for :func:`.offline.save_checkpoints`.
     ``keep``: which of the job's savepoints stay in ``target``. Default: all. ``timeout``: seconds
-    to wait for a driver's answer. Default: ``client.timeout``. ``detached``: return once the driver
-    has the request. ``on_taken``: called with the outcome before old savepoints are removed.
+    to wait for a driver's answer. Default: ``client.timeout``. ``detached``: return once the
+    request is recorded. ``dry_run``: only check that the savepoint can be requested or taken.
+    ``on_taken``: called with the outcome before old savepoints are removed.
 
     Raises UsageError for a dead job with ``detached``, or a running one with ``batch``; WaitTimeout
     if the savepoint is not complete in time (the work continues); FlinkishError if the savepoint
@@ -119,6 +120,8 @@ def stop(
     """Stop a job with a savepoint and wait until it has ended; see :func:`save_job`.
 
     With ``drain`` the job first emits the rows that wait for the watermark.
+
+    Raises WrongState if the job has ended already, and Locked if it is being stopped or canceled.
     """
     directory = requests.savepoint_target(context, target, job)
     if dry_run:
@@ -137,7 +140,7 @@ def stop(
 
 
 def earlier_stop(context: Context, job: JobRecord) -> Request | None:
-    """Return the request that stopped or is stopping a job; None if the job has run since."""
+    """Return the request that stopped or stops a job; None without one, or if the job ran since."""
     history = context.registry.state_history(job.job_id)
     ran = max((each.time for each in history if each.state is JobState.RUNNING), default=0.0)
     for request in reversed(context.registry.requests(job.job_id)):

@@ -22,7 +22,7 @@ class JobFilter:
 
     ``states``: only jobs in these states; None means all. ``name``: only jobs whose name matches;
     ``*`` and ``?`` are wildcards. ``since``: only jobs that were started at this time or later, in
-    seconds since the epoch. ``failed``: only jobs that ran and failed, and that nobody has
+    seconds since the epoch. ``failed``: only jobs that ran and failed, and whose failure nobody has
     acknowledged.
     """
 
@@ -55,9 +55,10 @@ def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
 
 
 def unacknowledged(context: Context, pattern: str | None = None) -> list[JobRecord]:
-    """Return the jobs that ran and failed, and were not acknowledged.
+    """Return the jobs that ran and failed, and whose failure nobody has acknowledged.
 
-    They include a job whose process is found dead now: it is FAILED from now on.
+    A job whose process is found dead now becomes FAILED, and is returned as well, unless its
+    supervisor restarts it.
 
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards.
     """
@@ -74,8 +75,8 @@ def unacknowledged(context: Context, pattern: str | None = None) -> list[JobReco
 class Troubles:
     """Jobs that do not run though they should.
 
-    ``failed``: jobs that ran and have failed, which nobody has acknowledged. ``missing``: names of
-    jobs that were expected to run.
+    ``failed``: jobs that ran and failed, and whose failure nobody has acknowledged. ``missing``:
+    names of jobs that were expected to run.
     """
 
     failed: tuple[JobRecord, ...] = ()
@@ -103,10 +104,10 @@ def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
     """Acknowledge that jobs have failed, so that they are no longer reported; return the jobs.
 
     ``references``: job ids, unique prefixes of ids, or names; without any, all failed jobs. A job
-    that was acknowledged before is not returned.
+    whose failure was acknowledged before is not returned.
 
-    Raises JobNotFound or AmbiguousJob if no job, or several, match a reference, or WrongState if a
-    job has not failed; no job is then acknowledged.
+    Raises JobNotFound or AmbiguousJob if no job, or several, match a reference, UsageError if a
+    reference cannot be one, or WrongState if a job has not failed; no job is then acknowledged.
     """
     failed = unacknowledged(context)
     jobs = [_failed(context, each, failed) for each in references] if references else failed

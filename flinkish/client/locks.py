@@ -1,4 +1,4 @@
-"""The locks of a directory of savepoints, and the removal of those whose owners are gone."""
+"""The locks of a directory of savepoints; the removal of stale locks or, if forced, of all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Locks:
     """The locks of a directory, and those that an unlock has removed, or would remove.
 
-    ``found``: all locks. ``stale``: names of the locks that no process refreshes any more.
+    ``found``: all files among the locks, also foreign ones. ``stale``: names of the locks that no
+    process refreshes any more.
     ``chosen``: the locks that were removed, or would be.
     """
 
@@ -30,7 +31,7 @@ class Locks:
 
     @property
     def alive(self) -> tuple[FoundLease, ...]:
-        """The chosen locks whose owners may still be at work."""
+        """The chosen locks whose owners may still be at work, and the chosen foreign files."""
         return tuple(each for each in self.chosen if each.name not in self.stale)
 
 
@@ -45,14 +46,15 @@ def unlock(
     """Remove the locks of a directory of savepoints that no process refreshes any more.
 
     ``context``: has the configured directory. ``directory``: a path or a URL; None means the
-    configured directory. ``force``: whether to also remove locks whose owners may be alive.
-    ``dry_run``: remove nothing. ``agree``: called before removing locks whose owners may be alive;
-    raises ConsentNeeded to refuse.
+    configured directory. ``force``: whether to also remove locks whose owners may be alive, and
+    foreign files among the locks. ``dry_run``: remove nothing. ``agree``: called before any of the
+    files that need ``force`` is removed; it raises ConsentNeeded to refuse.
 
-    Returns all locks, and those that were removed.
+    Returns all locks, and those that were removed, or with ``dry_run`` would be.
 
     Raises NoSavepointDirectory if no directory is given or configured; SavepointNotFound if it does
-    not exist; StorageError if it cannot be read, or the locks cannot be removed.
+    not exist; UnsafePath if the directory of the locks is a link; StorageError if it cannot be
+    read, or the locks cannot be removed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory import leases

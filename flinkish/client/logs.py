@@ -20,7 +20,7 @@ _BLOCK = 64 * 1024
 
 
 class LogReader:
-    """Reads a job's log from its beginning, in blocks, because it may be larger than memory.
+    """Reads a job's log in blocks, because it may be larger than memory.
 
     ``choice``: which lines are wanted. Default: all.
     """
@@ -63,8 +63,8 @@ class LogReader:
     def read_last(self, count: int, *, to_end: bool = False) -> Iterator[str]:
         """Yield the last ``count`` of the selected lines; :meth:`read` continues after them.
 
-        ``to_end``: with a choice of lines, an incomplete last line counts too, and is not left to
-        :meth:`finish`. Without a choice, it always counts.
+        ``to_end``: whether an incomplete last line of the log counts too, instead of being left to
+        :meth:`finish`. If no choice of lines was given, such a line always counts.
 
         Raises StorageError if the log cannot be read on this host.
         """
@@ -92,7 +92,7 @@ class LogReader:
 
 
 def _last(pieces: Iterable[str], count: int) -> deque[str]:
-    """Return the last lines of a text that comes in pieces: lines, or parts of long lines."""
+    """Return the last lines of a text; ``pieces`` are its lines, or parts of long lines."""
     lines: deque[str] = deque(maxlen=count)
     for piece in pieces:
         if lines and not lines[-1].endswith("\n"):

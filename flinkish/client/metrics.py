@@ -1,7 +1,7 @@
 """The registry in numbers: jobs, queries, savepoints.
 
 :func:`measure` reads the registry; :func:`metrics_of` makes metrics of what was read (pure).
-No driver is asked, so the metrics are as old as the last heartbeat.
+No driver is asked, so the numbers of a query are as old as its driver's last heartbeat.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What the registry knows of a job that has not ended.
+    """What the registry knows about a job that has not ended.
 
     ``queries``: its queries as its driver last reported them. ``savepoint``: its newest savepoint.
     """
@@ -65,9 +65,9 @@ class JobFacts:
 
 
 def measure(context: Context) -> list[Metric]:
-    """Return the metrics of all jobs of the registry, always the same ones in the same order.
+    """Return the metrics of the registry, always the same ones in the same order.
 
-    A job whose process is gone is recorded as FAILED, as by every reader of the registry.
+    A job whose process is gone is recorded as FAILED; see :func:`.liveness.reconcile`.
 
     Raises RegistryError if the registry cannot be read.
     """
@@ -185,7 +185,7 @@ def _of_queries(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
         Metric(
             "flinkish_query_snapshots_repaired_total",
             "counter",
-            "State snapshots that Spark has repaired by itself since the driver started (4.1).",
+            "State snapshots that Spark (4.1) has repaired by itself since the driver started.",
             [
                 Sample(labels, query.snapshots_repaired)
                 for labels, query in running
@@ -227,7 +227,7 @@ def _query_gauges(
         ),
         (
             "snapshot_lag_batches",
-            "Batches since the newest state snapshot, in the partition where it is oldest (4.0).",
+            "Batches since the newest state snapshot, where it is oldest (from Spark 4.0).",
             lambda query: query.snapshot_lag,
         ),
         (

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus takes them: as text, in a file, or over HTTP."""
+"""Metrics in the forms that Prometheus reads: as text, in a file, or over HTTP."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @public_evolving
 @dataclass(frozen=True)
 class Changes:
-    """The requested changes of a savepoint's state; None leaves a property unchanged.
+    """The requested changes to a savepoint's state; None leaves a property unchanged.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def plan_migration(
 ) -> MigrationPlan:
     """Plan a migration as :func:`migrate` would carry it out; nothing is started.
 
-    Raises Incompatible, Corrupt or UnsupportedFormat if the migration is refused; LaunchFailed if
-    the application could not be started; UsageError as :func:`migrate`, or if a library that the
-    plan needs is missing.
+    Raises Incompatible, Corrupt or UnsupportedFormat if the migration would be refused;
+    LaunchFailed if Spark, Java or a Python is missing; SavepointNotFound, StorageError and
+    UsageError as :func:`migrate` does, and UsageError if a library that the plan needs is missing.
     """
     savepoint, migration = _requested(path, target, changes, schemas)
     own_application(program, context.config)
@@ -131,8 +131,10 @@ def migrate(
 
     Returns the new savepoint, and each operator's counted rows, bytes and digest.
 
-    Raises UsageError if there is no such state, or changes exclude each other; LaunchFailed if the
-    application cannot be started; FlinkishError if the application refused the migration or failed.
+    Raises UsageError if no state or several match a name, or if changes exclude each other;
+    SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the old savepoint cannot be
+    read; LaunchFailed if the application cannot be started; FlinkishError if it refused the
+    migration or failed.
     """
     _, migration = _requested(path, target, changes, schemas)
     result = rewrite(context, migration, *own_application(program, context.config))
@@ -168,7 +170,7 @@ def _requested(
 
 
 def _new_schema(savepoint: OpenSavepoint, name: str, schema: Any) -> NewSchema:
-    """Return a new schema for the values of the state ``name``; UsageError if it does not exist."""
+    """Return a new schema for the values of the state ``name``; UsageError if none is found."""
     from flinkish.savepoint.format.operator_lookup import find_operator
 
     query, operator, state = find_operator(savepoint, name)

@@ -80,7 +80,8 @@ def save_dead_job(
     :func:`save_checkpoints`. The history records the request, unless it is refused or a dry run.
 
     Raises WrongState, NoCommittedBatch or NotSavepointable if no savepoint can be taken; Corrupt,
-    StorageError or Locked if the savepoint cannot be written.
+    StorageError or Locked if a checkpoint cannot be read or the savepoint cannot be written; the
+    errors of :func:`~.migration.rewrite` for a canonical one.
     """
     registry = context.registry
     queries = registry.queries(job.job_id)
@@ -177,7 +178,8 @@ def save_checkpoints(
     Raises NoSavepointDirectory if no target is given or configured; SavepointNotFound or
     NoCommittedBatch if there is no checkpoint, or nothing to save; WrongState if the checkpoint
     belongs to a job that is not dead; ConsentNeeded if ``agree`` returned False; Corrupt,
-    StorageError or Locked if the savepoint cannot be written.
+    StorageError or Locked if a checkpoint cannot be read or the savepoint cannot be written; the
+    errors of :func:`~.migration.rewrite` for a canonical one.
     """
     directory = savepoint_target(context, target)
     root = locate(url)
@@ -253,10 +255,10 @@ def _check_whole(places: Mapping[str, str], batches: Mapping[str, int | None]) -
 def _naming_whole_batches(
     places: Mapping[str, str], batches: Mapping[str, int | None]
 ) -> Iterator[None]:
-    """Let the error for a damaged newest batch of a checkpoint name the newest whole batch.
+    """Let the hint of an error for a damaged newest batch name the newest whole batch, if any.
 
-    ``places``: the checkpoints, by query. ``batches``: the batch that is saved of each; None for
-    the newest.
+    ``places``: the checkpoints, by query. ``batches``: for each query, the batch that is saved;
+    None for the newest.
     """
     try:
         yield
@@ -337,7 +339,7 @@ def _record(
     result: RequestResult | None = None,
     error: Mapping[str, Any] | None = None,
 ) -> Request:
-    """Record in a dead job's history that a savepoint was taken, or failed."""
+    """Record in a dead job's history that a savepoint was taken, or could not be taken."""
     registry = context.registry
     request = Request(
         request_id=request_id or new_request_id(),

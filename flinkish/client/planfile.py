@@ -2,8 +2,9 @@
 
 The plan is bound to its inputs: the digest of the savepoint's ``_metadata`` (which seals all its
 files), the program with its arguments, and the version of Spark. Modules that the program imports
-from elsewhere are not in the program's digest. If they change its operators, sources or sinks,
-the driver finds out when it makes the plan again: the new plan must equal the saved one.
+from elsewhere are not in the program's digest. If such a module changes the program's operators,
+sources or sinks, the driver notices when it makes the plan again: the new plan must equal the
+saved one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _KIND = "flinkish restore plan"
 PLAN_VERSION = 1
 #: Largest size of a plan file, in bytes.
 _MAX_BYTES = 64 << 20
-#: How much of a file is read at once for a digest, in bytes: archives may be large.
+#: Bytes of a file that are read at once for its digest, because archives may be large.
 _BLOCK = 1 << 20
 _MAKE_AGAIN = "make it again with this flinkish: flinkish check -o FILE"
 
@@ -72,10 +73,10 @@ def bound_file(
 ) -> Callable[[RestorePlan], PlanFile]:
     """Return a function that makes the file of a plan, bound to the plan's inputs as they are now.
 
-    :func:`bound_file` is called before ``spec`` is planned, so that later changes of the inputs are
-    noticed. ``launch`` is that of the program, pinned.
+    :func:`bound_file` must be called before ``spec`` is planned, so that later changes to the
+    inputs are noticed. ``launch`` is the program's launch, pinned to a Spark.
 
-    Raises SavepointNotFound, Corrupt or StorageError if the savepoint or program cannot be read.
+    Raises the errors of :func:`savepoint_digest`; StorageError if the program cannot be read.
     """
     return partial(
         PlanFile,
@@ -98,7 +99,10 @@ def save(plan: PlanFile, path: str) -> None:
 
 
 def load(path: str) -> PlanFile:
-    """Read a plan. Raises UsageError if the file is no plan, StorageError if access is denied."""
+    """Read a plan.
+
+    Raises UsageError if the file is not a plan of this version; StorageError if access is denied.
+    """
     try:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MAX_BYTES + 1)
@@ -138,9 +142,9 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
 
     ``launch`` is pinned, as for :func:`bound_file`.
 
-    Raises Incompatible if something has changed (the error names it), or if the plan's verdict is
-    incompatible; ConsentNeeded if the plan lacks a consent that it needs; SavepointNotFound if the
-    savepoint is gone.
+    Raises Incompatible if something has changed (the error says what), or if the plan cannot be
+    carried out; ConsentNeeded if the plan lacks a consent that it needs; and as
+    :func:`bound_file`, for example SavepointNotFound if the savepoint is gone.
     """
     for what, before, now in (
         ("the savepoint", plan.savepoint_digest, savepoint_digest(plan.savepoint)),
@@ -168,10 +172,10 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
 
 
 def savepoint_digest(path: str) -> str:
-    """Return the SHA-256 of a savepoint's ``_metadata``, or of a plain checkpoint's newest cuts.
+    """Return a digest of a savepoint's ``_metadata``, or of a plain checkpoint's newest cuts.
 
-    A cut counts by its query id, batch, offsets and file names. Raises SavepointNotFound,
-    StorageError, and Corrupt for a damaged checkpoint.
+    Of a cut, its query id, batch, offsets and file names are included. Raises SavepointNotFound,
+    StorageError, and the errors of ``read_whole_cut`` for a checkpoint.
     """
     from flinkish.restore.origin.restore_origin import adopt_cuts
     from flinkish.savepoint.format.metadata import FILE_NAME
@@ -200,7 +204,7 @@ def savepoint_digest(path: str) -> str:
 def program_digest(launch: Launch) -> str:
     """Return the SHA-256 of a program: its file, Python files, archives, module and arguments.
 
-    Only files of this host count. Of secret arguments, only the number is included.
+    Only files on this host are included. Of secret arguments, only the number is included.
     """
     archives = (archive.partition("#")[0] for archive in launch.archives)
     local = [f for f in (launch.application, *launch.py_files, *archives) if f]

@@ -29,8 +29,8 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     ``spark.*`` are used. The program's own settings override both, except for a
     ``parallelism.default`` from the command line. ``cwd``: the base of relative paths.
 
-    Raises UsageError if neither or both of a file and a module are named, or if there is no such
-    file.
+    Raises UsageError if neither or both of a file and a module are named, or if a value has the
+    wrong type; and the errors of :func:`program_file`.
     """
     file, home = _path(program.application), _path(program.spark_home)
     program = well_typed(replace(program, application=file, spark_home=home))
@@ -60,7 +60,7 @@ def _path(path: str | os.PathLike[str] | None) -> str | None:
 def absolute(program: Program, cwd: str) -> Program:
     """Return a program with absolute paths; split the comma-separated items of files and packages.
 
-    Raises UsageError if there is no such file.
+    Raises the errors of :func:`program_file`.
     """
     file, home = program.application, program.spark_home
     return replace(
@@ -128,7 +128,7 @@ def with_spark(launch: Launch, program: Program) -> Launch:
 
 
 def note_old_hasher(context: Context) -> None:
-    """Say once per command that the program's ids are those of the older hasher."""
+    """Report that the program's ids are those of the older hasher, if they are."""
     if context.config.get(_HASHER) == "v2":
         context.reporter.note(
             f"{_HASHER} is v2: ids of operators without a uid depend on chaining and parallelism. "
@@ -137,7 +137,7 @@ def note_old_hasher(context: Context) -> None:
 
 
 def checkpoint_directory(config: Config) -> str:
-    """Return the directory below which jobs get their checkpoints, a path or a URL."""
+    """Return the directory below which jobs get their checkpoints, as a path or a URL."""
     directory = config.get("execution.checkpointing.dir") or ""
     if directory.startswith("/"):
         return directory
@@ -155,7 +155,7 @@ def asked_partitions(launch: Launch) -> int | None:
 def program_file(application: str, cwd: str) -> str:
     """Return the absolute path of a program.
 
-    Raises UsageError if there is no such file; StorageError if access is denied.
+    Raises UsageError if there is no such file or it is a jar; StorageError if access is denied.
     """
     if not application.strip():
         raise UsageError("the name of the program file is empty", hint="name a Python file")

@@ -50,7 +50,7 @@ class PruneResult:
 
     @property
     def going(self) -> tuple[PruneOutcome, ...]:
-        """The savepoints that no rule keeps."""
+        """The savepoints that are not kept."""
         return tuple(each for each in self.savepoints if not each.keep)
 
     @property
@@ -98,7 +98,7 @@ def prune_savepoints(
     of savepoints. ``policy``: what is kept. An empty one removes garbage only. ``garbage``: whether
     to remove unfinished savepoints that no process writes any more. ``dry_run``: only return what
     would be done. ``agree``: called first with what would be done, if that removes anything; it
-    raises ConsentNeeded to refuse. Nothing else is removed afterwards. ``names``: whether each
+    raises ConsentNeeded to refuse. Only what it has seen is removed. ``names``: whether each
     outcome lists the files to be removed.
 
     Failed removals are in the result's ``errors``.

@@ -69,7 +69,7 @@ class PurgeResult:
     Parameters
     ----------
     ended_before : float
-        In seconds since the epoch; jobs that ended before this time were purged.
+        In seconds since the epoch; only jobs that ended before this time are purged.
     dry_run : bool
         Whether nothing was touched.
     jobs : tuple of PurgeOutcome
@@ -281,7 +281,7 @@ def _needed_by_runs(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, 
 def _known(
     job: JobRecord, queries: Sequence[QueryStatus], *, origin: str | None, is_unacknowledged: bool
 ) -> JobFacts:
-    """Return what the registry knows of a job."""
+    """Return what the registry knows about a job."""
     return JobFacts(
         job,
         tuple(
@@ -387,7 +387,7 @@ def _saving(
 
 
 def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
-    """Return the candidates that a lease is about."""
+    """Return the ids of the candidates that a lease is about."""
     return [
         facts.job.job_id
         for facts in candidates

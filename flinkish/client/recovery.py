@@ -42,8 +42,8 @@ def recover(
 ) -> list[Recovery]:
     """Restart the jobs of this host whose processes are gone, if they have a restart strategy.
 
-    After a reboot these are all jobs that ran, because nobody could record their ends. A job whose
-    failure somebody has acknowledged is left alone.
+    After a reboot, these are all jobs with a strategy that were running, because nobody could
+    record their ends. A job whose failure somebody has acknowledged is left alone.
 
     Parameters
     ----------
@@ -75,14 +75,16 @@ def recover(
 
 
 def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
-    """Return the jobs whose processes are gone and that have a restart strategy.
+    """Return jobs whose processes are gone, if they have a restart strategy.
+
+    Jobs whose failure somebody has acknowledged are left out.
 
     Parameters
     ----------
     context : Context
         Has the registry.
     host : str, optional
-        Only jobs that ran there. Default: this host.
+        Only jobs that ran on this host are returned. Default: the host of this process.
     """
     registry = context.registry
     reconcile(registry, [job for job in registry.jobs() if not job.state.is_final])

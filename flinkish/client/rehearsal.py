@@ -76,12 +76,13 @@ def rehearse(
     """Run a few batches of a program on a copy of the state of a savepoint or a job.
 
     The program runs to its end, each query for a few batches, one query after the other. State and
-    output go into a temporary directory next to the checkpoints of jobs. The sources are read from
-    the saved positions. The job, the savepoint and all sinks are not changed; anything that the
-    program does outside its queries does happen.
+    output go into a temporary directory next to the checkpoints of jobs; with ``drop_output``, the
+    output is discarded. The sources are read from the saved positions. Neither the job, nor the
+    savepoint, nor any sink is changed; anything that the program does outside its queries does
+    happen.
 
-    Parameters and errors are those of :meth:`.runner.ProgramRunner.rehearse`. The configuration was
-    loaded with :func:`.restoring.settings`. ``job`` takes the place of a savepoint.
+    Parameters and errors are those of :meth:`.runner.ProgramRunner.rehearse`. The configuration
+    must have been loaded with :func:`.restoring.settings`. ``job`` takes the place of a savepoint.
     """
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
     return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)
@@ -121,7 +122,7 @@ def rehearse_launch(
         if storage.is_directory(directory):
             storage.remove_tree(*storage.split(directory))
     if all(query.error is None for query in rehearsed.queries):
-        require_agreed(rehearsed.plan, "the program cannot resume from that state")
+        require_agreed(rehearsed.plan, "the program")
     rates = {} if job is None else _rates(context, job)
     return RehearsalResult(
         tuple(

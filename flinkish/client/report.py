@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 #: Largest number of savepoints in a report, which has the newest ones.
 MOST = 100
-#: Number of newest lines of Spark that a report checks each savepoint against.
+#: Number of the newest version lines of Spark (such as 4.0) against which savepoints are checked.
 _SPARKS = 3
 
 
 @dataclass(frozen=True)
 class SparkAnswer:
-    """The version matrix's answer for one line of Spark; ``text`` says why."""
+    """The version matrix's answer for one version line of Spark; ``text`` says why."""
 
     versions: SparkVersions
     text: str
@@ -37,7 +37,7 @@ class SparkAnswer:
 class Reported:
     """One savepoint.
 
-    ``damage`` is what is wrong with its metadata and the sizes of its files. ``parent`` is the
+    ``damage`` is what is wrong with its metadata or the sizes of its files. ``parent`` is the
     previous savepoint of the same run of its job; for the first savepoint of a run, it is what the
     run was started from, if anything. ``parent_here``: whether the report contains the parent.
     """
@@ -79,7 +79,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Report:
-    """The report on a directory of savepoints, newest first.
+    """The report on a directory; its ``savepoints`` are in order of time, the newest first.
 
     ``created`` is the time of the report. ``omitted`` counts the older savepoints that the report
     leaves out, ``unfinished`` the directories without metadata. ``growth`` has the operators with
@@ -97,7 +97,7 @@ class Report:
 
 
 def report_directory(directory: str) -> Report:
-    """Read the savepoints directly below a directory, and judge them.
+    """Read the savepoints directly below a directory, and find out which Spark can resume them.
 
     Raises SavepointNotFound if there is no such directory; UsageError if it is itself a savepoint;
     StorageError if it cannot be listed.
@@ -132,7 +132,7 @@ def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, str | None]:
     A parent that is one of the savepoints is returned by its path in this directory.
     """
     by_key = {key: each.path for each in entries for key in place_keys(each.path)}
-    # Names of savepoints are random: in a copy of the directory, a parent is found by its name.
+    # Names of savepoints are random, so a parent can be found by its name in a directory's copy.
     by_name = {base_name(each.path): each.path for each in entries if job_prefix(each.path)}
     earlier: dict[tuple[str, str | None], str] = {}
     parents: dict[str, str | None] = {}
@@ -179,7 +179,7 @@ def growth_of(entries: Sequence[CatalogEntry]) -> tuple[Growth, ...]:
 
 
 def _answers(path: str) -> tuple[SparkAnswer, ...]:
-    """Return the version matrix's answers for the newest lines of Spark, oldest first."""
+    """Return the version matrix's answers for the newest version lines of Spark, oldest first."""
     from flinkish.compat.data import load
     from flinkish.compat.model import SPARK
     from flinkish.restore.check.version_check import check_spark_version

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from flinkish.annotations import public_evolving
 
-#: The phase in which a separate driver rewrites state: rows and bytes are counted.
+#: The phase in which a separate driver rewrites state, and counts its rows and bytes.
 REWRITING = "rewriting state"
 
 

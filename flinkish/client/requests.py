@@ -74,9 +74,9 @@ def submit(
     """Put a request into the job's mailbox, without waiting for its result (:func:`wait_result`).
 
     ``job``: the job whose driver gets the request. ``kind``: the kind of request. ``target``: the
-    directory of savepoints, see :func:`savepoint_target`; None for a cancel without one. ``limit``:
-    seconds that the driver waits for what the savepoint needs before the request fails, for callers
-    that cannot use a later result; None: the job's ``execution.checkpointing.timeout``.
+    directory of savepoints, see :func:`savepoint_target`; None for a cancel without a savepoint.
+    ``limit``: seconds that the driver waits for what the savepoint needs before the request fails,
+    for callers that cannot use a later result; None: the job's ``execution.checkpointing.timeout``.
     ``full``: whether the savepoint shares no files with an earlier one. ``format_``: ``native`` or
     ``canonical``. ``drain``: whether a stop first emits what waits for the watermark. ``together``:
     the id of the ``stop --all`` that a stop belongs to. ``request_id``: the request's id, for
@@ -87,8 +87,8 @@ def submit(
     agent = job.launch.external.agent if job.launch.external is not None else __version__
     if agent != __version__:
         context.reporter.warning(
-            f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, this is "
-            f"{__version__}: if requests fail, upgrade the older one"
+            f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, but this "
+            f"command has {__version__}: if requests fail, upgrade the older of the two"
         )
     arguments = arguments_for(
         kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together
@@ -144,7 +144,8 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
     """Wait for a cancel without savepoint; end a driver that does not answer.
 
     A driver on this host is ended by signals, and one in cluster mode by its cluster. Parameters,
-    results and errors are those of :func:`wait_result`.
+    results and errors are those of :func:`wait_result`, and the errors also those of
+    :func:`.termination.kill_job`.
     """
     from flinkish.launch.termination import await_cancel
 
@@ -161,8 +162,8 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
 def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
     """Wait until the job of a completed stop or cancel is final.
 
-    However short ``timeout`` (seconds) is, the wait is at least as long as the program may run
-    after its job was stopped (``execution.shutdown.grace``).
+    The time limit is ``timeout`` seconds, but at least as long as the program may run after its job
+    was stopped (``execution.shutdown.grace``).
 
     Raises WaitTimeout if the job has not ended.
     """
@@ -176,7 +177,7 @@ def wait_cancel_end(context: Context, request: Request, timeout: float) -> JobRe
     """Wait until the job of a completed cancel is final; end its processes if it does not end.
 
     Only processes on this host, and drivers in cluster mode, are ended. Parameters and errors are
-    those of :func:`wait_end`.
+    those of :func:`wait_end`, and the errors also those of :func:`.termination.kill_job`.
     """
     from flinkish.launch.termination import can_kill, kill_job
 
@@ -244,12 +245,12 @@ class Outcome:
     """The outcome of a savepoint, a stop or a cancel.
 
     ``job_id``: the job; for checkpoints without a job the id recorded in their savepoint.
-    ``target``: the directory of savepoints; None for a cancel without one. ``request_id``: the
-    request in the job's history; None for a dry run, and for checkpoints without a job. ``state``:
-    COMPLETED; PENDING if its result was not waited for; None for a dry run. ``job_state``: the
-    job's state afterwards; None if it was not waited for, or there is no job. ``result``: the
-    request's result; None if it was not waited for. ``removal``: the old savepoints that the
-    retention policy did not keep.
+    ``target``: the directory of savepoints; None for a cancel without a savepoint. ``request_id``:
+    the request in the job's history; None for a dry run, and for checkpoints without a job.
+    ``state``: COMPLETED; PENDING if its result was not waited for; None for a dry run.
+    ``job_state``: the job's state afterwards; None if it was not waited for, or there is no job.
+    ``result``: the request's result; None if it was not waited for, or for a dry run. ``removal``:
+    the old savepoints that the retention policy did not keep.
     """
 
     job_id: str

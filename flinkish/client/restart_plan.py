@@ -65,9 +65,9 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
     ExternalJob
         Another launcher has started the job.
     WrongState
-        The job has not ended, another job has continued from its state or has its name, its program
-        or a checkpoint is gone, it never took over from the job that it was to replace, or it was
-        refused because it would leave state behind.
+        The job has not ended or was purged, another job has continued from its state or has its
+        name, its program or a checkpoint is gone, it never took over from the job that it was to
+        replace, or it was refused because it would leave state behind.
     Locked
         An unfinished upgrade continues from the job, or has its name.
     UsageError
@@ -83,7 +83,7 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
     if job.launch.restore is not None and job.launch.restore.is_awaited:
         raise WrongState(
             f"{who} was meant to take over from another job, but never did",
-            hint="upgrade that job again",
+            hint="upgrade the other job again",
             job_id=job.job_id,
             state=job.state.value,
         )
@@ -117,7 +117,7 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
 
 
 def check_ours(job: JobRecord, what: str) -> None:
-    """Refuse to start the driver of a job that another launcher has started. Pure.
+    """Raise an error if another launcher, and not flinkish, starts the driver of a job. Pure.
 
     Parameters
     ----------
@@ -159,7 +159,9 @@ def check_ended(context: Context, job: JobRecord) -> JobRecord:
 
 
 def check_alone(registry: Registry, job: JobRecord) -> None:
-    """Raise an error if another job has the name of ``job`` and runs, or continues from its state.
+    """Raise an error if another job or an unfinished upgrade continues from the state of ``job``.
+
+    If a user gave the job's name, no other unfinished job and no such upgrade may have that name.
 
     Raises
     ------

@@ -42,9 +42,9 @@ def restart(
     """Start an ended job again in place, or its program as a new job from a savepoint.
 
     If ``changes`` names another Spark, master or Python, a new job starts, by default from the
-    savepoint that the job was stopped with. Parameters and errors are those of
-    :func:`.plan_restart` and :func:`restart_from`, and UsageError for ``options`` without a
-    savepoint. With ``wait`` the function returns once the job runs, see
+    savepoint that the job was stopped with (WrongState if there is none). Parameters and errors are
+    those of :func:`.plan_restart`, :func:`carry_out` and :func:`restart_from`, and UsageError for
+    ``options`` without a savepoint. With ``wait`` the function returns once the job runs, see
     :func:`.waiting.wait_until_started`.
     """
     if savepoint is None and _is_another(changes):
@@ -100,8 +100,10 @@ def carry_out(context: Context, restart: Restart, reason: str = "restart request
     ------
     WrongState
         The job has changed since it was checked, or its last driver does not end.
-    StorageError, LaunchFailed
-        The log cannot be written, or no process can be started.
+    NameTaken, Superseded, Locked
+        As for :func:`.plan_restart`, if another job or an upgrade was faster.
+    StorageError, UsageError, LaunchFailed
+        The log cannot be written, the secrets are too long, or no process can be started.
     """
     registry = context.registry
     wait_until_gone(registry, restart.job)
@@ -124,7 +126,7 @@ def restart_from(
     With ``dry_run`` everything is checked that can be checked before the start, and None is
     returned.
 
-    ``savepoint`` is a location. ``changes`` has the secrets, as for :func:`.plan_restart`, other
+    ``savepoint`` is a path or a URL. ``changes`` has the secrets, as for :func:`.plan_restart`, new
     settings, and another Spark, master or Python (:func:`.program.with_spark`). ``options`` are
     those of ``run -s``; incomplete results that the job accepted when it was restored are accepted
     again.
@@ -140,11 +142,11 @@ def restart_from(
     Locked
         An unfinished upgrade continues from the job, or has its name.
     UsageError
-        Secrets are missing.
+        Secrets are missing, or cannot be given; or the options contradict each other.
     LaunchFailed
         Spark, Java or a Python interpreter is missing, or no process can be started.
-    SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
-        The savepoint cannot be restored.
+    SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible, StorageError
+        The savepoint cannot be restored; StorageError also if the log cannot be written.
     """
     from flinkish.storage import locate
 
@@ -193,10 +195,12 @@ def launch_in_place_of(
 
     Raises
     ------
-    SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
-        The savepoint cannot be restored.
+    SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible, StorageError
+        The savepoint cannot be restored; StorageError also if the log cannot be written.
     NameTaken, Locked
-        Another job has the name, or an unfinished upgrade has it.
+        With ``unique_name``: another job has the name, or an unfinished upgrade has it.
+    LaunchFailed
+        Spark, Java or a Python interpreter is missing, or no process can be started.
     """
     registry = context.registry
     _check_start(context, job, launch, unique_name=unique_name)

@@ -1,4 +1,4 @@
-"""What ``run --resume`` continues from: the newest run of the job's name that has committed."""
+"""What ``run --resume`` continues from: the newest job of that name that has committed a batch."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _never_began(job: JobRecord, savepoint: str) -> WrongState:
     """Return the error for a name whose runs were to start from a savepoint but never did."""
     return WrongState(
         f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it had "
-        f"started from {savepoint}, and no run of that name has committed a batch: a new one would "
-        "start from the beginning",
+        f"started from {savepoint}, and no run of that name has committed a batch, so a new "
+        "run would start from the beginning",
         hint=f"start it again from there with: flinkish restart {job.job_id}, or: flinkish run "
         f"--name {quoted(job.name)} -s {quoted(savepoint)}; or from the beginning without {_FLAG}",
         job_id=job.job_id,

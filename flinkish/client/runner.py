@@ -82,21 +82,21 @@ class ProgramRunner:
         Returns
         -------
         Job
-            The started job.
+            The started job; with ``if_not_running``, the job that has not ended, if there is one.
 
         Raises
         ------
         UsageError
-            There is no such program, or arguments are mutually exclusive.
+            There is no such program, an argument is invalid, or arguments are mutually exclusive.
         NameTaken, Locked
             Another job that has not ended has the name, or an unfinished upgrade has it.
         Superseded, WrongState
             A job of another name has continued from the job to be resumed, a process of that job
             does not end, or the runs of this name never started from their savepoint.
         LaunchFailed
-            Spark, Java or a Python interpreter is missing.
-        SavepointNotFound, Corrupt, UnsupportedFormat
-            The savepoint is missing, incomplete or not readable.
+            Spark, Java or a Python interpreter is missing, or no process can be started.
+        SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
+            The savepoint is missing, incomplete or not readable; or the log cannot be written.
         Incompatible, ConsentNeeded
             The program cannot be restored from the savepoint, or only with consent.
         FlinkishError
@@ -131,7 +131,7 @@ class ProgramRunner:
     ) -> Plan:
         """Plan the restore of a savepoint or a job with a program, without doing it.
 
-        The program runs to its end, but its queries are only planned: nothing is read or written.
+        The program runs to its end, but its queries are only planned: they read and write nothing.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class ProgramRunner:
         UsageError
             A sink cannot be redirected.
         Incompatible, ConsentNeeded
-            The program cannot resume from that state.
+            The program cannot resume from that state, or only with consent.
         """
         from flinkish.client.rehearsal import rehearse
 
@@ -257,8 +257,8 @@ class ProgramRunner:
         query : str, optional
             The only query to be exported.
         in_place_of : path, optional
-            The checkpoint of a program that the new checkpoint replaces. The old checkpoint is kept
-            beside it.
+            A program's old checkpoint, which the new checkpoint replaces. The old one is kept
+            beside the new one.
 
         Returns
         -------
@@ -277,7 +277,8 @@ class ProgramRunner:
         WrongState
             The job, or a job on the checkpoint to be replaced, has not ended.
         Incompatible, ConsentNeeded
-            The program cannot resume from that state, or a sink has later batches.
+            The program cannot resume from that state, or only with consent; or a sink has later
+            batches.
         """
         from flinkish.client.exporting import export
 

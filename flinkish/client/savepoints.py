@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @public
 @dataclass(frozen=True)
 class Savepoint:
-    """An opened savepoint: all of its metadata was read and checked.
+    """An opened savepoint, whose metadata was read and checked.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ class Savepoint:
     files, bytes : int
         Number and size of its data files.
     left_out : mapping
-        Queries that are not in it: name -> reason. Known only for a savepoint that was just taken.
+        The reason, by name, for each query that is not in it. Known only for a savepoint that was
+        just taken.
     """
 
     path: str
@@ -138,6 +139,8 @@ class Savepoint:
             The savepoint is gone.
         Corrupt, UnsupportedFormat
             Its own files cannot be determined; nothing is touched.
+        FlinkishError
+            Another savepoint may use its files, but cannot be read; nothing is touched.
         StorageError
             It cannot be deleted.
         """
@@ -165,7 +168,7 @@ class Savepoint:
         Raises
         ------
         UsageError
-            There is no such state, or the engine's libraries are missing.
+            No state, or several, match; or the engine's libraries are missing.
         Corrupt, UnsupportedFormat
             The state's metadata cannot be read.
         """
@@ -177,7 +180,8 @@ class Savepoint:
     def rows(self, name: str, limit: int = 20) -> tuple[dict[str, Any], ...]:
         """Return the first rows of a state as plain data, without Spark.
 
-        ``name`` and the errors are as for :meth:`read_state`; ``limit`` is the number of rows.
+        ``name`` and the errors are as for :meth:`read_state`, and Corrupt or UnsupportedFormat is
+        raised also if a file cannot be read; ``limit`` is the largest number of rows.
         """
         state = open_state(self._opened, name)
         return tuple(dict(row) for row in first_rows(state, limit).rows)
@@ -215,7 +219,7 @@ class Verified:
 def verify_savepoints(
     paths: Sequence[str], level: str, on_verified: Callable[[Verified], object]
 ) -> FlinkishError | None:
-    """Verify several savepoints, as :meth:`Savepoint.verify` does; return one error for all.
+    """Verify several savepoints, as :meth:`Savepoint.verify` does; return one error, or None.
 
     ``on_verified`` is called with each outcome. The error is Corrupt if any savepoint is damaged,
     else PartialFailure. If there is only one savepoint, its own error is returned.
@@ -249,7 +253,7 @@ def diff_savepoints(first: str, second: str) -> dict[str, Any]:
     ``first``, ``second``: the savepoints ``a`` and ``b``, whose locations are in the result under
     these names.
 
-    Raises SavepointNotFound, Corrupt or UnsupportedFormat if one of them cannot be read.
+    Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if one cannot be read.
     """
     from flinkish.savepoint.format import reader
     from flinkish.savepoint.manage.diff import compare
@@ -285,7 +289,7 @@ def copy_savepoint(
         A file is missing, or does not have its recorded digest; or the metadata is damaged, or of a
         newer flinkish.
     UsageError
-        The directory is that of the savepoint, or inside it.
+        The copy would be the savepoint itself, or inside it.
     StorageError
         Another savepoint of that name is there, or a file cannot be read or written.
     Locked
@@ -311,7 +315,7 @@ def dispose_savepoint(
     ``dry_run``: touch nothing, and do not ask. ``tell``: called with the location of each file or
     directory that is deleted.
 
-    Raises ConsentNeeded if ``agree`` returned False.
+    Raises ConsentNeeded if ``agree`` returned False, and the errors of :meth:`Savepoint.dispose`.
     """
     from flinkish.client.pruning import tell_registry
     from flinkish.savepoint.directory.dispose import dispose

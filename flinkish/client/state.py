@@ -54,7 +54,7 @@ def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> Sav
 
     ``name``: ``[QUERY/]UID[/STATE]``. ``raw``: whether the values of typed state stay bytes.
 
-    Raises UsageError if there is no such state, or a library is missing; Corrupt or
+    Raises UsageError if no state or several states match, or a library is missing; Corrupt or
     UnsupportedFormat if the state's metadata cannot be read.
     """
     try:
@@ -100,9 +100,10 @@ def show_state(
     :func:`open_state`. ``program``: the Spark of the application; see
     :func:`flinkish.client.program.own_application`.
 
-    Raises UsageError if there is no such state or partition, or a library is missing; Corrupt or
-    UnsupportedFormat if the state cannot be read; LaunchFailed if the application cannot be
-    started; FlinkishError if the application refused the task.
+    Raises UsageError if there is no such state or partition, or a library is missing;
+    SavepointNotFound, StorageError, Corrupt or UnsupportedFormat if the state cannot be read;
+    LaunchFailed if the application cannot be started; FlinkishError if it refused the task or
+    failed.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -143,8 +144,9 @@ def export_state(
     :func:`flinkish.client.program.own_application`. ``dry_run``: only check the export.
 
     Raises UsageError if there is no such state, the target exists, the format takes no condition,
-    or a library is missing; LaunchFailed if the application cannot be started; FlinkishError if the
-    application refused the task or failed.
+    or a library is missing; SavepointNotFound, StorageError, Corrupt or UnsupportedFormat if the
+    state cannot be read; LaunchFailed if the application cannot be started; FlinkishError if it
+    refused the task or failed.
     """
     from flinkish import storage
     from flinkish.savepoint.format.reader import open_savepoint

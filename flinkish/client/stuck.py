@@ -1,4 +1,4 @@
-"""Jobs that commit nothing though they have input: the rule, and the jobs that it applies to.
+"""Stuck jobs, such as jobs with input that commit nothing: the rule, and how to find them.
 
 The rule uses what a driver reports with each heartbeat. A running query is stuck if it has found
 input or computes a batch, but for ``execution.stuck.timeout`` and for two of its trigger intervals
@@ -54,7 +54,7 @@ def stuck_queries(
     now: float,
     timeout: float,
 ) -> list[Stuck]:
-    """Return the queries of a job that are stuck. Pure.
+    """Return the queries of a job that are stuck, or else its stuck driver. Pure.
 
     ``queries``: as the driver last reported them. ``running_since``: when the job last became
     RUNNING. ``now``: by the registry's clock. ``timeout``: the value of

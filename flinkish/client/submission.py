@@ -73,8 +73,8 @@ class Submitted:
 
     ``job``: the job; None if a dry run would start one. ``is_new``: whether the job was started, or
     would be; otherwise it is the unfinished job of that name. ``command``: the ``spark-submit``
-    command line of a new job, without secrets. ``carried``: in cluster mode, the file that brings
-    the job to its driver, as the launch would write it.
+    command line of a new job, without secrets. ``carried``: in cluster mode, the file with which a
+    new job is shipped to its driver, as the launch would write it.
     """
 
     name: str
@@ -112,17 +112,17 @@ def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Subm
     """Check a job, register it and start its driver, without waiting for it.
 
     ``context``: its configuration was loaded with :meth:`RunRequest.settings`. ``dry_run``: only
-    check it.
+    check the job. With ``if_not_running``, the unfinished job of that name is returned, if any.
 
     Raises NameTaken if another job has the name; Locked if an upgrade that is not finished has it;
-    UsageError if there is no such program, savepoint or deploy mode, or if options contradict
-    ``resume``; Superseded if a job of another name has continued from the job to be resumed;
-    WrongState if that job's processes do not end, or the runs of the name never started from their
-    savepoint; LaunchFailed if Spark, Java or a Python is missing, or no process can be started;
-    SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete or not
-    readable; Incompatible if this Spark cannot resume the savepoint, or something has changed since
-    the plan; ConsentNeeded if the plan lacks a consent that it needs; StorageError if the job's log
-    cannot be written.
+    UsageError if there is no such program or deploy mode, if a setting is invalid, or if options
+    contradict each other or ``resume``; Superseded if a job of another name has continued from the
+    job to be resumed; WrongState if that job's processes do not end, or the runs of the name never
+    started from their savepoint; LaunchFailed if Spark, Java or a Python is missing, or no process
+    can be started; SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the savepoint
+    is missing, incomplete or not readable; Incompatible if this Spark cannot resume the savepoint,
+    or something has changed since the plan; ConsentNeeded if the plan lacks a consent that it
+    needs; StorageError if the job's log cannot be written.
     """
     try:
         submission = prepare(context, request, dry_run=dry_run)
@@ -137,7 +137,7 @@ def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Subm
 
 
 def _carried(context: Context, launch: Launch) -> str | None:
-    """Return the file that brings a job to its driver in cluster mode; None in client mode."""
+    """Return the file with which a job is shipped to its driver; None in client mode."""
     if not is_cluster_mode(launch):
         return None
     from flinkish.launch.carried_job import example_of
@@ -201,7 +201,7 @@ def _resumed(
             return restore_spec(None, options, context.config, parallelism=partitions)
         context.reporter.note(
             f"no run of job {name} in the registry {context.registry.url_masked} has committed a "
-            "batch: it starts as a first run"
+            "batch, so the job starts as a first run"
         )
         return None
     where = job.checkpoint_dir or job.job_id
@@ -211,7 +211,7 @@ def _resumed(
 
 
 def launch(context: Context, submission: Submission) -> JobRecord:
-    """Register a job and start its driver; NameTaken or Locked if its name is taken by now."""
+    """Register a job and start its driver; the errors are those of :func:`.launcher.launch_job`."""
     registry = context.writable_registry
     job = launcher.new_job(
         submission.name,
@@ -246,12 +246,13 @@ def _check_name(registry: Registry, name: str) -> None:
 def planned(request: RunRequest, plan: Plan | str | os.PathLike[str] | None) -> RunRequest:
     """Return a request with what a plan says: the savepoint, the parallelism, the program.
 
-    ``request``: has no savepoint, no parallelism, and no option of the restore but the claim mode.
-    Its program, if it names one, replaces the plan's. ``plan``: a plan, or the file to which it was
-    saved.
+    ``plan``: a plan, or the file to which it was saved; with None, the request is returned as it
+    is. ``request``: with a plan, it may have no savepoint, no parallelism, and no option of the
+    restore but the claim mode. Its program, if it names one, replaces the plan's.
 
-    Raises UsageError if the file is not a plan, if other options are given with the plan, or if the
-    plan masks secret arguments and the request names no program.
+    Raises UsageError if the file is not a plan, if the plan is that of a job, if other options are
+    given with the plan, or if the plan masks secret arguments and the request names no program;
+    StorageError if access to the file is denied.
     """
     if plan is None:
         return request

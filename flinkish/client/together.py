@@ -1,9 +1,9 @@
 """Jobs that are stopped together and started together again: the in-place upgrade of a cluster.
 
-The requests of a ``stop --all`` carry its id, so the registry knows what it stopped. Each job is
-started again from the savepoint that it was stopped with, as a new job, which may have another
-Spark. The records of the new jobs show which have been started: calling :func:`restart_all` again
-continues with the jobs that have not come up.
+The requests of a ``stop --all`` carry its id, so the registry knows which jobs were stopped by it.
+Each job is started again from the savepoint that it was stopped with, as a new job, which may have
+another Spark. The records of the new jobs show which of them have been started, so that another
+call of :func:`restart_all` continues with the jobs that have not come up.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_matches
 
-#: Jobs in these states are stopped, including those still starting: they would soon run.
+#: Jobs in these states are stopped. Jobs that are still starting are included, as they soon run.
 STOPPABLE = ACTIVE_STATES
 
 
@@ -131,7 +131,10 @@ def together_of(request: Request) -> str | None:
 
 
 def newest_together(registry: Registry) -> list[Request]:
-    """Return the newest request of each job in the newest ``stop --all``, in their order."""
+    """Return the newest request of each job in the newest ``stop --all``.
+
+    The jobs are in the order of their first requests in it.
+    """
     stops = registry.stops_together()
     if not stops:
         return []
@@ -169,7 +172,7 @@ class StartedAgain:
     savepoint : str or None
         The savepoint that it was stopped with.
     started : JobRecord or None
-        The new job that continues from the savepoint; None in a dry run.
+        The new job that continues from the savepoint; None if none was started.
     error : FlinkishError or None
         Why no new job was started, or why the new job does not run.
     skipped : str or None
@@ -185,7 +188,10 @@ class StartedAgain:
 
 @dataclass(frozen=True)
 class AllStarted:
-    """The outcomes of :func:`restart_all` in stop order; ``together``: None if nothing stopped."""
+    """The outcomes of :func:`restart_all`, in the order of the stops.
+
+    ``together`` is the id of the ``stop --all``; None if there was none.
+    """
 
     together: str | None
     outcomes: Sequence[StartedAgain] = ()
@@ -216,7 +222,7 @@ def restart_all(
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``changes`` and
     ``options``: for all of them, as in :func:`.restarts.restart_from`. ``dry_run``: only find out
     what would be started. ``on_outcome``: called with each outcome as soon as it is known. Jobs
-    that were started are waited for after all have been started. Failures are in the result.
+    that were started are waited for after all have been started. A job's failure is in its outcome.
     """
 
     def start(job: JobRecord, savepoint: str) -> JobRecord | None:

@@ -3,7 +3,8 @@
 A job is judged by its driver's reports: its state, and for each query the newest committed batch
 and whether it waits for input. A query is *idle* if it has processed all available input: over a
 quiet period, every report says that it waits for input, and it has committed no batch. The period
-is longer than the query's trigger interval, so that the query has looked for input during it.
+is longer than the query's trigger interval, so that the query has looked for input during it. A
+query that has ended without an error counts as idle, too.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from flinkish.errors import UsageError
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.jobs import JobRecord, JobState
 
-#: Seconds without a batch after which a query that waits for input is idle.
+#: The default of ``Goal.quiet``.
 QUIET = 2.0
 #: Largest number of digits of a batch id, which is a 64-bit number in Spark.
 _MAX_DIGITS = 19
-#: States of a job whose program has started its queries.
+#: States of a job in which its queries are compared with a goal.
 _STARTED = frozenset({JobState.RUNNING, JobState.CANCELLING, JobState.FINISHED})
 
 
@@ -40,8 +41,8 @@ class Goal:
     ``kind``: ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later
     batch; with ``more``, ``batch`` more batches than when the wait began. ``IDLE``: every query has
     processed all available input. ``ENDED``: the job has ended. ``query``: only this query counts,
-    for ``BATCH`` and ``IDLE``; None means every query. ``quiet``: seconds without a batch, for
-    ``IDLE``.
+    for ``BATCH`` and ``IDLE``; None means every query. ``quiet``: the least number of seconds
+    without a batch, for ``IDLE``; see :func:`quiet_time`.
     """
 
     kind: GoalKind
@@ -137,7 +138,7 @@ class Watch:
         since = heartbeat if self._since is None else self._since
         if heartbeat - since > quiet:
             return None
-        return f"it has been idle for {heartbeat - since:.1f} s, but must be for over {quiet:g} s"
+        return f"it has been idle for {heartbeat - since:.1f} s; more than {quiet:g} s are needed"
 
 
 def quiet_time(queries: Iterable[QueryStatus], goal: Goal) -> float:

@@ -175,12 +175,12 @@ def _line(node: Node, framework: str) -> VersionLine:
         return VersionLine(line)
     measured = node.at("measured").text()
     if not (_RELEASE.fullmatch(measured) and measured.startswith(f"{line}.")):
-        node.at("measured").fail(f"{measured!r} is no release of {line}")
+        node.at("measured").fail(f"{measured!r} is not a release of {line}")
     releases = list(node.at("also").items()) if "also" in node.value else []
     also = tuple(item.text(_RELEASE) for item in releases)
     for item, release in zip(releases, also, strict=True):
         if not release.startswith(f"{line}.") or release == measured:
-            item.fail(f"{release!r} is no other release of {line}")
+            item.fail(f"{release!r} is not another release of {line}")
     if also:
         node.at("also").unique(also)
     return VersionLine(line, measured, also)
@@ -215,7 +215,7 @@ def _release_range(node: Node) -> Releases:
     if len(bounds) != 2 or not all(type(bound) is int for bound in bounds):
         patches.fail("must be the first and the last patch number")
     if not 0 <= bounds[0] <= bounds[1]:
-        patches.fail(f"{bounds} is no range")
+        patches.fail(f"{bounds} is not a range")
     return Releases(line, bounds[0], bounds[1])
 
 

@@ -57,10 +57,10 @@ def uses_of(
     """Return what one saved query uses, each use once.
 
     ``pins`` is the configuration in its offset log. ``backend`` is ``hdfs``, ``rocksdb``, or None
-    for a foreign state store provider. ``kinds`` has Spark's name of each stateful operator; None
+    for a foreign state store provider. ``kinds`` has Spark's name for each stateful operator, None
     if the checkpoint lacks the name. ``checkpoint_format`` (``stateStore.checkpointFormatVersion``)
     is not pinned; it is 2 if the commit log has unique ids of state files. ``changelog`` says
-    whether RocksDB wrote changelogs, as the files show; None takes the pinned setting.
+    whether RocksDB wrote changelogs, as the files show; None means the pinned setting.
     """
     query = {"offset-log-v2"} if offset_log_version >= 2 else set()
     if not kinds:

@@ -79,10 +79,10 @@ def parse_duration(text: str) -> float:
 def parse_moment(text: str, now: float) -> float:
     """Return the time, in seconds since the epoch, of a duration before ``now`` or of a time.
 
-    A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
-    ``2026-11-23T10:30``, with or without a zone) or the last time of day before ``now``
-    (``10:30``, ``10:30:15``); without a zone it is in this host's zone. Raises InvalidConfiguration
-    for any other text.
+    A duration is what :func:`parse_duration` takes, except a bare number of eight digits. A time is
+    in ISO 8601 (``2026-11-23``, ``2026-11-23T10:30``, with or without a zone) or a time of day
+    (``10:30``, ``10:30:15``), which means the last such time before ``now``; without a zone a time
+    is in this host's zone. Raises InvalidConfiguration for any other text.
     """
     from datetime import datetime, timedelta
 
@@ -125,7 +125,8 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
     Relative paths start at ``base`` (default: the working directory).
 
     Raises InvalidConfiguration for anything else; for text without a ``sqlite:`` prefix its message
-    quotes at most a scheme, because a password may be anywhere in the text.
+    quotes at most a scheme, because a password may be anywhere in the text. If the working
+    directory is gone, raises it also for a relative path, and quotes the path.
     """
     if url.startswith("sqlite:"):
         path = url[len("sqlite:") :]

@@ -3,8 +3,8 @@
 The interpreter may belong to a different virtual environment from the flinkish command's (another
 Spark, another Python). So flinkish itself always comes from the installation that launched the job
 (``FLINKISH_HOME``), and so do the few packages it needs (``FALLBACK``) where this interpreter lacks
-them. Only those packages are looked up in that installation: with its whole ``site-packages`` on
-``sys.path``, this interpreter would also import a foreign pyspark or NumPy.
+them. No other packages are looked up in that installation, because with its whole
+``site-packages`` on ``sys.path`` this interpreter would also import a foreign pyspark or NumPy.
 
 Arguments: ``APP [ARGS...]`` or ``--module NAME [ARGS...]``.
 """

@@ -26,7 +26,8 @@ def main(argv: Sequence[str]) -> int:
     Returns
     -------
     int
-        The driver's exit status: 0 when the job is FINISHED or CANCELED.
+        The driver's exit status: 0 when the job is FINISHED or CANCELED, or the task is done. For a
+        bundle it is the program's, or that of flinkish's error.
     """
     global is_driving
     is_driving = True
@@ -82,7 +83,7 @@ def _answer(call_path: str, argv: Sequence[str]) -> int:
 def _end_input() -> None:
     """Give the program a standard input that has ended.
 
-    ``spark-submit`` starts the driver with a pipe that is never written to and never closed: a
+    ``spark-submit`` starts the driver with a pipe that is never written to and never closed. So a
     program that reads its standard input would wait forever.
     """
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -91,10 +92,10 @@ def _end_input() -> None:
 
 
 def arrive(environ: MutableMapping[str, str]) -> None:
-    """Set the Spark settings that a cluster driver's JVM lacks; remove the file that had them.
+    """Set the Spark settings that a cluster driver's JVM lacks; remove the job's file.
 
-    They become system properties of the JVM, which a ``SparkConf`` reads
-    (``SparkConf.loadFromSystemProperties``). The jar that brought the job is taken out of
+    The settings become system properties of the JVM, which a ``SparkConf`` reads
+    (``SparkConf.loadFromSystemProperties``). The jar that contains the job is taken out of
     ``spark.jars``, because Spark would send it to every executor.
 
     Raises StorageError if the file cannot be removed.

@@ -1,9 +1,9 @@
-"""The ``__main__`` of the file that brings a job, or a bundled program, to a driver.
+"""The ``__main__`` of the file that ships a job, or a bundled program, to a driver.
 
 Unpacks the file (:mod:`flinkish.launch.carried_job`) into a directory that only this user can read,
 and runs ``driver/__main__.py`` from there. A job's directory is below the working directory,
 which the cluster manager removes. A job's parameters contain secrets, so they are not unpacked, and
-the file is removed. A bundle has no secrets; its file stays and can be started many times.
+the file is removed if possible. A bundle has no secrets; its file stays and can be started again.
 
 In a bundle this module is also ``flinkish/__init__.py``, for programs that import flinkish from the
 file (``spark-submit --py-files``). It imports only the standard library, because no other package

@@ -47,6 +47,11 @@ def main(argv: Sequence[str]) -> int:
     -------
     int
         The driver's exit status.
+
+    Raises
+    ------
+    FlinkishError
+        The registry cannot be reached, or lacks the job.
     """
     registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
     job = registry.job(os.environ["FLINKISH_JOB_ID"])
@@ -75,6 +80,9 @@ def assemble(
     """Create the runtime, agent and hook of a job in its driver; nothing is started yet.
 
     ``let_go`` is an argument of :class:`Agent`; ``shutdown_grace`` replaces the configured time.
+
+    Raises LaunchFailed if a package or the checkpoint directory is missing, and the errors of
+    :class:`Runtime`.
     """
     for package in ("fsspec", "fastavro"):
         try:
@@ -127,6 +135,8 @@ def conclude(
 ) -> int:
     """Wait for requests, end the queries that still run, and record the job's final state.
 
+    If the JVM is gone, this function records that and ends the process at once.
+
     Returns
     -------
     int
@@ -135,7 +145,7 @@ def conclude(
     if outcome.error is not None and runtime.ending is None:
         if runtime.fatal is None and print_error:
             print_traceback(outcome.error)
-        # flinkish's refusal is no fault of the program's code, and its message says what to do.
+        # A refusal by flinkish is not a fault of the program's code, and says what to do.
         for place in own_places(outcome.error) if runtime.fatal is not None else ():
             log(f"job failed at {place}")
     runtime.program_ended()
@@ -150,7 +160,7 @@ def conclude(
             error = left_behind
     if error is None and runtime.ending is None and runtime.is_held and outcome.status == 0:
         error = WrongState(
-            "the program ended without starting a query, and was to take over those of another job"
+            "the program ended without starting a query, but was to take over another job's"
         )
     failed_query = runtime.session.failed_query() if runtime.ending is None else None
     runtime.end_queries()

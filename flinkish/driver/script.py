@@ -32,7 +32,7 @@ _CALLED = "An error occurred while calling "
 class ProgramOutcome:
     """How the user's program ended.
 
-    ``error``: the exception that ended it; None for an exit with status 0.
+    ``error`` is the exception that ended it; None for an exit with status 0.
     """
 
     status: int
@@ -80,9 +80,9 @@ _NO_STATE = re.compile(r"CheckpointInfo length: 0\b")
 _SKIPPED = (
     "the batch ran without computing its state: its sink has it already, from a driver that was "
     "killed before Spark committed it, or a foreachBatch function does not read its frame. With "
-    "checkpoint format 2 Spark cannot commit that; see where its checkpoint is with: flinkish "
-    "status JOB, and start it from there with: flinkish run -s CHECKPOINT, which says what can be "
-    "done with the batch"
+    "checkpoint format 2 Spark cannot commit such a batch; see where the query's checkpoint is "
+    "with: flinkish status JOB, and start the job from there with: flinkish run -s CHECKPOINT, "
+    "which says what can be done with the batch"
 )
 #: The hint for a program that reads its standard input.
 _NO_INPUT = "a job has no standard input: give it what it needs as arguments or in a file"
@@ -147,14 +147,15 @@ def last_line(error: BaseException) -> str:
 
 
 def outcome_lines(text: str) -> list[str]:
-    """Return the last lines of a text that are not blank."""
+    """Return the last of the lines of a text that are not blank."""
     return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
 
 
 def reason(text: str) -> str:
     """Return the line of an error text that states the cause.
 
-    That is the last exception line if the text contains a Python traceback, else the root cause of
+    That is the last exception line if the text contains a Python traceback (or the root cause of
+    the Java error in that line), else the root cause of
     :func:`~flinkish.driver.spark.jvm.error_of` or of Py4J's error, else the first line.
     """
     inner = python_traceback(text)

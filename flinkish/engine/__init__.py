@@ -7,8 +7,8 @@ Apart from the package's errors and annotations, the engine needs only
 The main entry points are names of this package, which are imported on first use. A checkpoint
 may be at a local path or at any URL that fsspec supports:
 
-- :func:`~flinkish.engine.api.migrate_checkpoint` rewrites a checkpoint as a new one by a Spark
-  job, with other state partitions, backend, formats or schemas
+- :func:`~flinkish.engine.api.migrate_checkpoint` rewrites a checkpoint as a new one by Spark
+  jobs, with other state partitions, backend, formats or schemas
   (:class:`~flinkish.engine.migration.migration_planner.TargetState`).
 - :func:`~flinkish.engine.api.read_state` returns state as a DataFrame;
   :func:`~flinkish.engine.api.write_state` writes state from one.

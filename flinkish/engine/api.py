@@ -34,8 +34,8 @@ def directory(place: Place) -> StateTarget:
     ----------
     place : path, URL or directory
         A local path or ``file:`` URL, which the executors reach by the same path; another URL; or
-        an object with the methods of :class:`~.files.StateTarget`, which is returned
-        unchanged.
+        an object with the methods of :class:`~.files.StateTarget` (for a source, those of
+        :class:`~.files.StateSource`), which is returned unchanged.
     """
     if not isinstance(place, str | os.PathLike):
         return cast("StateTarget", place)
@@ -72,7 +72,8 @@ def migrate_checkpoint(
     batch : int, optional
         A committed batch. Default: the newest.
     each : mapping, optional
-        ``ordinal``, ``changes`` and ``name`` of single operators, by their old ordinal.
+        For some operators, by their old ordinal: a target state with their own ``ordinal``,
+        ``changes`` and ``name``, and nothing else.
     root : str, optional
         The new checkpoint's location as Spark will name it. Default: the target's path or URL.
     progress : Progress, optional
@@ -90,7 +91,7 @@ def migrate_checkpoint(
     EngineError
         No batch is committed.
     StateFormatError
-        The source is damaged.
+        The source is damaged, or has no commit of ``batch``.
     LostRows
         The rows written differ from the rows read.
     """
@@ -137,14 +138,16 @@ def read_state(
     Returns
     -------
     DataFrame
-        Rows are read when it is computed (:func:`~.spark_frames.computed` raises their errors).
+        Rows are read when it is computed; :func:`~.spark_frames.computed` unwraps the engine's
+        errors from Spark's.
 
     Raises
     ------
     NoSuchState
-        There is no such operator or state, or several states match.
+        There is no such operator or state, several states match, or the given operator is not of
+        ``batch``.
     EngineError, StateFormatError
-        No batch is committed, or the checkpoint is damaged.
+        No batch is committed, or the checkpoint is damaged or has no commit of ``batch``.
     """
     place = directory(source)
     return spark_frames.read_state(session, place, _operator(place, operator, batch), store, family)
@@ -187,11 +190,12 @@ def write_state(
     Raises
     ------
     CannotMigrate, CannotEncode
-        The DataFrames do not match these states, or have a null where a state has none.
+        The DataFrames do not match the operator's states, or have a null that a state cannot have.
     LostRows
         The rows written differ from the rows given, for example when keys repeat.
     NoSuchState, EngineError, StateFormatError
-        There is no such operator or state, no batch is committed, or the source is damaged.
+        There is no such operator or state, or the given operator is not of ``batch``; no batch is
+        committed, or the source is damaged or has no commit of ``batch``.
     """
     place, new = directory(source), directory(target)
     return bootstrap_state.write_state(

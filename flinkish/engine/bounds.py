@@ -1,7 +1,7 @@
 """Upper bounds for sizes of anything in a state file.
 
 Savepoints may come from elsewhere. The bounds are far above real sizes, so anything larger is
-damage or an attack. Nothing of that size is allocated in memory or written to the disk.
+damage or an attack. Nothing larger is allocated in memory or written to the disk.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class EngineError(Incompatible):
 
 
 class LostRows(EngineError):
-    """The rows written differ from the rows read; the output is discarded."""
+    """The rows written differ from the rows read or given; the output is discarded."""
 
 
 @public_evolving

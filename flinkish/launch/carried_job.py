@@ -1,4 +1,4 @@
-"""The file that brings a job to a driver in cluster mode: flinkish, the program, its parameters.
+"""The file that carries a job to a driver in cluster mode: flinkish, the program, its parameters.
 
 flinkish need not be installed on the nodes: one zip file holds the package, the packages that its
 driver needs (:data:`DISTRIBUTIONS`, :data:`OF_SCHEMES`) and the user's program. Python runs a zip
@@ -70,7 +70,7 @@ def carried_job(
     The file is removed at the end. For a standalone cluster the workers can read its URL;
     otherwise it is in ``log_directory``, from where ``spark-submit`` uploads it. ``secret`` has
     the secrets, which the registry does not record. Raises LaunchFailed if the file cannot be made,
-    UsageError if a file of the launch cannot be brought to the driver.
+    UsageError if a file of the launch cannot be shipped to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
     root = (job.checkpoint_dir or "").rstrip("/")
@@ -81,7 +81,7 @@ def carried_job(
         data = archive(job, launch, url, secret, where if standalone else None)
     except OSError as error:
         raise LaunchFailed(
-            f"the file that brings the job to its driver could not be made: {error}",
+            f"the file that carries the job to its driver could not be made: {error}",
             hint="see that the program and its files exist and can be read",
         ) from error
     try:
@@ -93,7 +93,7 @@ def carried_job(
         yield _for_submission(where)
     except (OSError, StorageError) as error:
         raise LaunchFailed(
-            f"the file that brings the job to its driver could not be written: {error}",
+            f"the file that carries the job to its driver could not be written: {error}",
             hint="see that the directory of the checkpoints and of the job's log can be written",
         ) from error
     finally:

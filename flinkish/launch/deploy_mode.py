@@ -96,7 +96,8 @@ class Submission:
     """What ``spark-submit`` reports about an application in cluster mode.
 
     ``application`` is the cluster manager's id: ``driver-...``, ``application_...``,
-    ``NAMESPACE:POD``. ``has_ended`` is set when the cluster manager has reported its end.
+    ``NAMESPACE:POD``. ``has_ended`` is set when the cluster manager has reported the
+    application's end.
     """
 
     application: str

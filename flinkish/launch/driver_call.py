@@ -122,7 +122,7 @@ def _write_call(path: str, call: DriverCall) -> None:
 
 
 def _tell_progress(path: str, on_progress: Callable[[int, int], object]) -> None:
-    """Tell the rows and bytes that the driver has written so far, if any."""
+    """Report the rows and bytes that the driver has written so far, if any."""
     import json
 
     try:

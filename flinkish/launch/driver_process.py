@@ -41,8 +41,8 @@ class DriverProcess:
     def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
         """Start the driver, with the secret settings and arguments, which only this process knows.
 
-        It may be started again after its end. Raises :class:`LaunchFailed` when it cannot be
-        started.
+        The driver may be started again after its end. Raises :class:`LaunchFailed` when it cannot
+        be started.
         """
         self._group = None
         self._pass_signals_on()
@@ -211,7 +211,7 @@ def end_of(status: int, text: str, *, started: bool) -> FlinkishError:
     tail = job_logs.error_tail(text, killed=killed)
     summary = job_logs.error_summary(tail)
     if status == 0:
-        return DriverLost(f"the driver {how} without recording an end of the job", tail=tail)
+        return DriverLost(f"the driver {how} without recording the end of the job", tail=tail)
     if killed:
         return DriverLost(f"the driver {how}", tail=tail)
     kind = ProgramFailed if started else LaunchFailed

@@ -24,8 +24,8 @@ def job_origin(
     ``only`` are the names of the requested queries; None for all.
 
     Raises WrongState if the job has no streaming query, was purged, or ended before it started from
-    its savepoint; NoCommittedBatch if a query has not committed a batch or its checkpoint is gone;
-    and NotSavepointable.
+    its savepoint; NoCommittedBatch if no query, or not every active query, has committed a batch,
+    or if a checkpoint is gone; and NotSavepointable.
     """
     queries = [q for q in registry.queries(job.job_id) if only is None or q.name in only]
     facts = registry.facts(job.job_id)

@@ -1,4 +1,4 @@
-"""Tell a command or a URL what happens to a job: a thread of the supervisor.
+"""A thread of the supervisor that sends notices about a job to a command or a URL.
 
 The settings ``notify.*`` come in variables of the environment, from whoever starts the supervisor:
 a URL may hold a token, so flinkish puts it neither into the registry nor into a message. The thread
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the registry.
 LOOK = 10.0
-#: Seconds that the supervisor, at its end, waits for the last notices, beside their deliveries.
+#: Seconds that the supervisor, at its end, waits for the last notices, besides their time limits.
 _FAREWELL = 15.0
-#: Seconds that it waits at most: who starts the job again waits 30 s for the supervisor's end.
+#: The most seconds of that wait: whoever restarts the job waits 30 s for the supervisor's end.
 _LONGEST_FAREWELL = 25.0
 #: Largest number of characters in a variable for the command.
 _VALUE = 4000
@@ -79,7 +79,7 @@ class Addressees:
         command, url = settings["notify.command"] or None, settings["notify.url"] or None
         timeout, age = settings["notify.timeout"], settings["notify.savepoint-max-age"]
         if url is not None and not _URL.fullmatch(url):
-            # The value is not named, as it may hold a token.
+            # The message does not quote the value, which may contain a token.
             raise InvalidConfiguration(
                 "notify.url is not a URL that flinkish can post to",
                 hint="write http:// or https://, a host, and a path, without a user, with blanks "
@@ -107,7 +107,7 @@ class Addressees:
 class Notifier:
     """Looks at a job from its own thread, and delivers the notices that are due.
 
-    ``registry`` is the registry's URL. Without ``addressees`` it does nothing.
+    ``registry`` is the registry's URL. Without ``addressees`` the notifier does nothing.
     """
 
     def __init__(self, registry: str, job_id: str, addressees: Addressees | None) -> None:

@@ -97,7 +97,7 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
     """Return the restart strategy of a job; None if the job is not restarted.
 
     ``options`` is the job's configuration by key; a missing key has its default. Raises
-    InvalidConfiguration if a value is out of range.
+    InvalidConfiguration if a value is not valid or out of range, or the strategy is unknown.
     """
     defaults = Config.load(environ={})
 
@@ -158,7 +158,10 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
 
 
 def name_of(options: Mapping[str, str]) -> str:
-    """Return the name of the strategy: none, fixed-delay, exponential-delay or failure-rate."""
+    """Return the name of the strategy: none, fixed-delay, exponential-delay or failure-rate.
+
+    An unknown name is returned in lower case.
+    """
     name = (options.get(KEY) or "none").lower()
     return _SPELLINGS.get(name, name)
 
@@ -171,7 +174,7 @@ def failed_state(options: Mapping[str, str]) -> JobState:
     return JobState.FAILED if name_of(options) == "none" else JobState.FAILING
 
 
-#: Exit codes of failures that the next attempt meets again: wrong arguments, a refused restore.
+#: Exit codes of failures that the next attempt would repeat: wrong arguments, a refused restore.
 _LASTING = frozenset({2, 4, 5})
 
 
@@ -179,6 +182,6 @@ def may_restart(failure: Mapping[str, object] | None, *, has_run: bool) -> bool:
     """Return whether restarting a failed job can help.
 
     ``failure`` is a record of ``FlinkishError.to_record``. If the job was never RUNNING (not
-    ``has_run``), its program is taken to be faulty.
+    ``has_run``), its program is considered faulty.
     """
     return has_run and (failure or {}).get("code") not in _LASTING

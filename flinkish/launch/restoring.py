@@ -72,8 +72,8 @@ def restore_spec(
     requested number of state partitions. ``checkpoints``: the checkpoints of a job, which stand for
     a savepoint.
 
-    Raises UsageError if options of a restore are given without a savepoint, or contradict each
-    other. ``sink_ahead`` needs no savepoint, unless a table is to be rolled back.
+    Raises UsageError if options of a restore are given without a savepoint, or have wrong values,
+    and StorageError. ``sink_ahead`` needs no savepoint, unless a table is to be rolled back.
     """
     path = checkpoints or savepoint or config.get(RECOVERY_PATH)
     if path is None:
@@ -116,7 +116,7 @@ def well_typed(value: _T) -> _T:
 
 
 def checked(options: RestoreOptions) -> RestoreOptions:
-    """Return the options with their files of offsets read; raise UsageError for wrong values."""
+    """Return checked options, with offsets read from files. Raises UsageError or StorageError."""
     options = well_typed(options)
     return replace(
         options,
@@ -174,7 +174,7 @@ def check_path_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], .
     Raises
     ------
     UsageError
-        A side is empty or no path, both sides are the same place, or two pairs overlap.
+        A side is empty or not a path, both sides are the same place, or two pairs overlap.
     """
     from flinkish.connectors.path_map import overlapping
     from flinkish.storage import locate

@@ -173,7 +173,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     """Return the arguments in a file, one per line; empty lines are ignored.
 
     Raises UsageError unless it is a file (or pipe) that only this user can read, with UTF-8 text of
-    limited size; StorageError if access is denied.
+    limited size and without NUL; StorageError if access is denied.
     """
     chmod = f"chmod 600 {quoted_path(path)}"
     check = "check the path and its permissions"

@@ -13,6 +13,7 @@ for it: RUNNING, FAILING, RESTARTING, CREATED, RUNNING, as in Flink.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import sys
@@ -38,15 +39,18 @@ from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref, silence, silence_limit
+from flinkish.registry.statements import is_guess
 
 _T = TypeVar("_T")
 
-#: Seconds to wait at the end of a job for a registry that is unavailable (a restarting server).
+#: Seconds to wait, after a driver has started, for a registry that is unavailable (a restart).
 REGISTRY_PATIENCE = 300.0
 #: Seconds between two looks for a cancel while a job waits to be started again.
 _LOOK = 0.5
 #: Seconds between two checks of a driver on the cluster whose submission has ended.
 _REMOTE_LOOK = 2.0
+#: Seconds between two such checks after which the registry was out of reach meanwhile.
+_GAP = 10.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -114,28 +118,45 @@ def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:
     """Wait until a driver on the cluster has ended, after its submission ended.
 
     The submission ends with the application, but it may be killed or lose its connection earlier.
-    In that case the driver's heartbeats count. Returns False if this process was asked to end
+    In that case the driver's heartbeats count, but no silence while the registry could not be
+    reached, as the driver could not reach it either. Returns False if this process was asked to end
     meanwhile, for example at a shutdown of this host, which does not end the driver. The job then
     continues unsupervised.
     """
+    since = last = time.monotonic()
+
+    def look() -> bool:
+        nonlocal since, last
+        now = time.monotonic()
+        if now - last > _GAP:
+            since = now
+        ended = _has_ended(url, job_id, watched=now - since)
+        last = now
+        return ended
+
     while not driver.end_requested:
-        if _persistently(lambda: _has_ended(url, job_id)):
+        if _persistently(look):
             return True
         time.sleep(_REMOTE_LOOK)
     return False
 
 
-def _has_ended(url: str, job_id: str) -> bool:
-    """Return whether a driver on the cluster is known to have ended, or is silent for too long."""
+def _has_ended(url: str, job_id: str, watched: float = math.inf) -> bool:
+    """Return whether a driver on the cluster is known to have ended, or is silent for too long.
+
+    ``watched``: the seconds for which this process has been able to look. If they are few, a driver
+    that a reader has declared lost may still take that back.
+    """
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)
-        if job.state.is_final or job.supervisor != process_ref():
+        may_go_on = is_guess(job.failure or {}) and watched <= silence_limit(job)
+        if (job.state.is_final and not may_go_on) or job.supervisor != process_ref():
             return True
         submission = job_logs.submission_in(job.log_path)
         # A driver that has registered itself was submitted, even if the log no longer says so.
         if submission.has_ended if submission is not None else job.driver is None:
             return True
-        return silence(registry, job, registry.now()) > silence_limit(job)
+        return min(watched, silence(registry, job, registry.now())) > silence_limit(job)
 
 
 def _record_end(
@@ -269,7 +290,10 @@ def _record_requested_end(url: str, job_id: str) -> None:
 
 
 def _persistently(action: Callable[[], _T]) -> _T:
-    """Run ``action``, and repeat it while the registry is unavailable."""
+    """Run ``action``, and repeat it while the registry is unavailable.
+
+    Raises RegistryError if the registry is still unavailable after :data:`REGISTRY_PATIENCE`.
+    """
     deadline = time.monotonic() + REGISTRY_PATIENCE
     pause = 0.5
     while True:

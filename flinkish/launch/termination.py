@@ -68,7 +68,8 @@ def await_cancel(
 ) -> Request:
     """Wait for a plain cancel, and return the request; kill the job if its driver does not answer.
 
-    ``grace`` (``execution.cancel.grace``) and ``timeout`` are seconds. Raises WaitTimeout.
+    ``grace`` (``execution.cancel.grace``) and ``timeout`` are seconds. Raises WaitTimeout, and
+    what :func:`kill_job` raises.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -141,9 +142,9 @@ def kill_job(
     The cancel request is completed with the stop method ``kill`` once the processes were told to
     end. Requires that :func:`can_kill` is True for the job.
 
-    Raises WaitTimeout if the processes survive SIGKILL; LaunchFailed if the cluster manager does
-    not end the application, or the application's id is not known; and WrongState, before anything
-    is changed, if a process belongs to another user.
+    Raises WaitTimeout if the processes survive SIGKILL; LaunchFailed if the cluster manager
+    cannot be asked or does not end the application, or the application's id is not known; and
+    WrongState, before anything is changed, if a process belongs to another user.
     """
     _check_known(job)
     application = application_of(job)

@@ -71,7 +71,7 @@ class KnownWriter:
     place
         A location, or the name of a table.
     is_table
-        Whether several queries may write there.
+        Whether ``place`` is a table, to which several queries may write.
     elsewhere
         Whether its driver runs on another host, where a local path may be another directory.
     last_batch, last_batch_end
@@ -313,4 +313,4 @@ class DriverCall:
         for each in _CLASSES:
             if each.__name__ == self.kind:
                 return decode(each, self.question)
-        raise Corrupt(f"a driver cannot be asked a {self.kind}", hint="")
+        raise Corrupt(f"a driver cannot answer a question of the kind {self.kind!r}", hint="")

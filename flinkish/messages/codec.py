@@ -2,9 +2,9 @@
 
 A document is a JSON object: the fields of a dataclass by name, and ``version``. The reader is
 strict: an unknown key, a value of another type or a missing required key is an error. Adding a
-field to a dataclass therefore means raising its ``VERSION``, so that an older flinkish can report
-why it cannot read the document. If the new field has a default value, documents of earlier versions
-stay readable.
+field to a dataclass therefore means raising the ``VERSION`` of every document that contains it, so
+that an older flinkish can report why it cannot read the document. If the new field has a default
+value, documents of earlier versions stay readable.
 
 Fields may have these types: ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any`` (plain JSON
 data), ``Literal``, enums, dataclasses, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]`` and
@@ -31,7 +31,7 @@ OMIT_DEFAULT: Mapping[str, bool] = {"omit_default": True}
 
 
 def named(key: str) -> Mapping[str, str]:
-    """Return the ``metadata`` of a field whose key is no Python name, such as ``from``."""
+    """Return the ``metadata`` of a field whose key is not a Python name, such as ``from``."""
     return {"key": key}
 
 

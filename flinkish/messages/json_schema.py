@@ -1,9 +1,9 @@
 """JSON Schema of the documents that :mod:`.codec` writes, made from their types. Pure.
 
 A document is a dataclass or a ``TypedDict``; each may contain the other, and all types that the
-codec knows. What a schema says of a field comes from the type's docstring (its sections
-``Parameters`` and ``Attributes``) and from ``Annotated``: a text describes it, a :class:`Format`
-names its form.
+codec knows. What a schema says about a field comes from the type's docstring (its sections
+``Parameters`` and ``Attributes``) and from ``Annotated``, where a text is the field's description,
+and a :class:`Format` its format.
 
 A schema accepts unknown keys, because a later flinkish may add some. If a document may have one of
 several types, the schema of each type refuses the keys that it lacks and another type requires. It

@@ -17,13 +17,13 @@ LEAST_PARALLELISM = 1
 
 @dataclass(frozen=True)
 class RestoreSpec:
-    """The restore that ``run -s`` requests.
+    """The restore that is requested, for instance by ``run -s``.
 
     Attributes
     ----------
     path
-        The savepoint, or a plain Spark checkpoint. Empty while it is not taken yet
-        (:attr:`is_awaited`).
+        The savepoint, or a plain Spark checkpoint; with ``job``, the job's checkpoints. Empty while
+        the savepoint is not taken yet (:attr:`is_awaited`).
     options
         How it is restored: the user's options, with the contents of files of offsets, and with the
         defaults of the configuration.
@@ -89,13 +89,13 @@ class Program:
         The Python interpreter of the executors' workers (``-pyexec``), and of the driver
         (``-pyclientexec``).
     py_files, archives, jars, packages
-        Accompanying files: files for imports, archives, jars, Maven coordinates. One item may
-        name several, separated by commas.
+        Files for imports, archives, jars, and Maven coordinates of libraries. One item may name
+        several, separated by commas.
     conf
         Spark's settings.
     secret_arguments
-        Arguments that follow ``arguments`` and are never shown. Only the driver gets them unmasked
-        (:mod:`flinkish.launch.secret_settings`).
+        Arguments that follow ``arguments`` and are never shown. Only the supervisor and the driver
+        get them unmasked (:mod:`flinkish.launch.secret_settings`).
     """
 
     application: str | None = None
@@ -149,7 +149,7 @@ class Launch(Program):
     named
         Whether the user has named the job, so that its runs belong together.
     external
-        What started the driver, if not flinkish; such a job cannot be started again.
+        What started the driver, if not flinkish; flinkish cannot start such a job again.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)

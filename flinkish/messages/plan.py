@@ -1,10 +1,10 @@
 """The plan of a restore: what happens to each query, operator, source and sink, and why.
 
 The planner (:mod:`flinkish.restore.plan`) makes it in the driver. Each query of a job keeps its
-part in the registry, ``flinkish check --json`` prints it, and ``check -o`` saves it. Each class is
-a part of that document, with its keys in their order. Adding a key means raising the ``VERSION`` of
-the documents that contain a plan (:class:`~flinkish.messages.queries.QueryStatus`,
-:class:`~flinkish.messages.launch.Launch`).
+part in the registry, ``flinkish check --json`` prints the plan, and ``check -o`` saves it. Each
+class is a part of that document, and has its keys in the document's order. Adding a key means
+raising the ``VERSION`` of the documents that contain a plan, for instance
+:class:`~flinkish.messages.queries.QueryStatus` and :class:`~flinkish.messages.launch.Launch`.
 """
 
 from __future__ import annotations

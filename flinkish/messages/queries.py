@@ -18,7 +18,7 @@ class OperatorStatus:
     Attributes
     ----------
     kind
-        Spark's name of the operator, such as ``stateStoreSave``.
+        Spark's name for the operator, such as ``stateStoreSave``.
     """
 
     ordinal: int
@@ -67,8 +67,8 @@ class QueryStatus:
         8601; None if never.
     snapshot_version
         The state version of the newest snapshot, in the partition where it is oldest; None if
-        Spark does not report it (before 4.0). A partition that this driver has not uploaded counts
-        from the driver's first batch.
+        Spark does not report it (before 4.0). A partition of which this driver has not uploaded a
+        snapshot counts from the driver's first batch.
     snapshots_repaired
         The number of snapshots that Spark has repaired by itself while this driver ran, in the
         batches that a heartbeat saw; None if Spark does not report it (before 4.1).

@@ -57,7 +57,7 @@ class RehearsedQuery:
     restored_batch
         The batch that it continued from; None if it began empty.
     error
-        Why it failed: the message of Spark's error.
+        Why it failed: the message of Spark's error, or that a batch was not finished in time.
     failed_batch
         The batch that failed, or was not finished in time.
     late
@@ -66,7 +66,7 @@ class RehearsedQuery:
         Input rows per second of the batches (:func:`rate_of`).
     job_rows_per_second
         The input rows per second that the job's query processed, as its driver last reported; None
-        without a job.
+        without a job, or if that is unknown.
     """
 
     name: str

@@ -34,8 +34,8 @@ class UpgradeState(str, Enum):
     ROLLED_BACK. ABANDONED: the old job was never stopped, or it was stopped for a shadow that then
     ended. A handover begins with PREPARING: the driver of the new program starts beside the old
     job. A shadow begins with SAVING, a savepoint of the old job, which keeps running. The upgrade
-    is SHADOWING until the user decides, and PROMOTING while the old job is stopped for the
-    shadow.
+    is SHADOWING until the user decides, and PROMOTING while the old job is stopped for the shadow;
+    ENDING leads to ABANDONED.
     """
 
     PREPARING = "PREPARING"
@@ -119,7 +119,7 @@ class Upgrade:
         The job of the new program, and of the old program after a rollback. An id is recorded
         before its job is started.
     failure
-        Why the new program was given up (``FlinkishError.to_record``).
+        Why the new program was given up, or a shadow not promoted (``FlinkishError.to_record``).
     committed
         The first and last batch that the failed attempt committed, by query.
     revision

@@ -31,7 +31,7 @@ _SECTIONS = ("graphs", "error_cases")
 
 @dataclass(frozen=True)
 class GoldenComparison:
-    """One expectation of the file and the computed value; ``what`` names it."""
+    """One expectation of the file and the computed value; ``what`` describes the expectation."""
 
     section: str
     what: str
@@ -115,14 +115,14 @@ def unchecked(data: Mapping[str, Any]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    Returns 0 if all ids match (v3: if all could be computed), 1 if not or if there was nothing to
-    compare, 2 for a file that cannot be read, 141 if the reader closed the pipe.
+    Returns 0 if all ids match (v3: if all could be computed), 1 if not or (only v2) if there was
+    nothing to compare, 2 for a file that cannot be read, 141 if the reader closed the pipe.
     """
     parser = argparse.ArgumentParser(
         prog="python -m flinkish.operators.hasher",
         description="Compare operator ids with those that Flink computed, or print those of v3.",
-        epilog="exit status: 0 all match, 1 some differ or nothing was checked, 2 the file "
-        "cannot be read",
+        epilog="exit status: v2: 0 all match, 1 some differ or nothing was checked; v3: 0 all ids "
+        "were computed, 1 some could not be; both: 2 the file cannot be read",
     )
     parser.add_argument("file", metavar="FILE.json", help="graphs and uids; may be gzipped")
     parser.add_argument(

@@ -50,7 +50,7 @@ UNKNOWN = OperatorIdentity()
 
 
 class Identified:
-    """Base class of objects with an ``identity``, whose fields become attributes."""
+    """Base class of objects with an ``identity``; its fields are attributes of the object too."""
 
     identity: OperatorIdentity
 
@@ -181,7 +181,7 @@ class NodeIdentity:
         )
 
     def lookup_ids(self, version: HasherVersion) -> tuple[str, ...]:
-        """Return the ids to look up at restore, first match wins: the user hash, then the id.
+        """Return the ids to look up at a restore until one matches: the user hash, then the id.
 
         Flink: ``StateAssignmentOperation`` (user-defined operator id, then the generated one).
         """
@@ -223,7 +223,7 @@ def _refuse_shared_hashes(graph: OperatorGraph, hashes: dict[int, str]) -> None:
             raise DuplicateUid(
                 f"The uid hash {hashes[key]} is given to operators {other.describe()} "
                 f"and {node.describe()}",
-                hint="one state can go to one operator only: take the hash off one of them",
+                hint="a state can go to only one operator: remove the hash from one of them",
                 operators=[other.name, node.name],
             )
 

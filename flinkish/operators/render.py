@@ -52,7 +52,7 @@ def dot(
     """Return the graph of the query ``name`` in DOT, as a subgraph (see :func:`digraph`).
 
     Stateful operators are boxes, exchanges are dashed edges. The query is part of the names of its
-    nodes, as an operator's key is unique in its query only.
+    nodes, because an operator's key is unique only within its query.
     """
     lines = [f"  subgraph {_quoted(f'cluster {name}')} {{", f"    label={_quoted(name)};"]
     names = {node.key: _quoted(f"{name}/{node.key}") for node in graph}

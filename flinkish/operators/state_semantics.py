@@ -1,4 +1,4 @@
-"""The program's meaning of the columns of an operator's state, which no schema records.
+"""What the columns of an operator's state mean in the program, which no schema records.
 
 Spark's state schemas name the columns of aggregation buffers ``sum, sum, count``, and the keys of a
 join ``field0``. Only the plan says which expressions are summed or joined, so savepoints record the
@@ -86,8 +86,8 @@ class Dependence:
     setting, value
         The setting, and its value in the expression.
     part
-        The part of the state: ``key `hour```, ``event time `ts```, ``sum(amount)``; empty for the
-        names of the whole plan.
+        The part of the state: ``key `hour```, ``event time `ts```, ``sum(amount)``; empty if the
+        names in the whole plan depend on the setting.
     expression
         The expression that depends on it.
     certain
@@ -116,8 +116,8 @@ class StateSemantics:
         Facts about the operator as a whole, by trait.
     initial
         The values with which the buffers of an aggregation begin, by role, in the order of
-        ``values``; None for an unknown value. Set only for a program that is starting: savepoints
-        do not record them.
+        ``values``; None for an unknown value. Set only for a program that is starting, because
+        savepoints do not record them.
     delay_ms
         The delay of the watermark in milliseconds, for a state whose rows expire by the watermark.
         Set only for a program that is starting.
@@ -166,6 +166,6 @@ class StateSemantics:
 def without_zones(text: str) -> str:
     """Return an expression without the zones that Spark shows in arguments of Python functions.
 
-    The zones are not part of a column's name: :class:`Dependence` records them.
+    The zones are not part of a column's name, because :class:`Dependence` records them.
     """
     return _ZONE.sub("", text) if isinstance(text, str) else text

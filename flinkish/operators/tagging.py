@@ -1,11 +1,12 @@
 """``uid`` and ``uid_hash``: names of operators that survive changes of the program.
 
-``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``: a source, a
-stateless or a stateful one. The name is kept as a Scala ``TreeNodeTag`` on the DataFrame's logical
-plan (``org.apache.spark.sql.catalyst.trees``), which every DataFrame made from it shares. The name
-changes no column, no plan and no result, so a program still runs with plain ``spark-submit``.
+``df.transform(uid("dedup-flights"))`` names the operator at the top of ``df``, which may be a
+source, stateless or stateful. The name is kept as a Scala ``TreeNodeTag``
+(``org.apache.spark.sql.catalyst.trees``) on the DataFrame's logical plan, which every DataFrame
+made from this one shares. The name changes no column, no plan and no result, so a program still
+runs with plain ``spark-submit``.
 
-A Spark Connect DataFrame has no JVM plan yet. This module keeps its name under the client's plan
+A Spark Connect DataFrame has no JVM plan yet, so this module keeps the name under the client's plan
 id. The server puts that id on its own plan as the tag ``plan_id`` (``LogicalPlan.PLAN_ID_TAG``), by
 which a server in this process finds the name.
 
@@ -91,7 +92,7 @@ def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
     Raises
     ------
     InvalidUid, UsageError
-        The name is not a uid, or (when applied) the DataFrame already has another one; or the
+        The name is not a uid, or (when applied) the DataFrame already has another uid; or the
         object is not a DataFrame.
     """
     checked = check_uid(name)
@@ -115,11 +116,16 @@ def uid_hash(operator_id: str) -> Callable[[DataFrameT], DataFrameT]:
     operator_id
         32 hex digits, as ``flinkish savepoint show`` prints them.
 
+    Returns
+    -------
+    callable
+        A function that takes and returns the DataFrame, as :func:`uid` returns it.
+
     Raises
     ------
     InvalidUid, UsageError
-        It is not such an id, or (when applied) the DataFrame already has another one; or the object
-        is not a DataFrame.
+        The id is not 32 hex digits, or (when applied) the DataFrame already has another uid hash;
+        or the object is not a DataFrame.
     """
     checked = check_uid_hash(operator_id)
     location = _caller()
@@ -145,7 +151,8 @@ def merge(before: Tag, new: Tag) -> Tag:
         if old is not None and other is not None and old != other:
             where = f" ({before.location})" if before.location else ""
             raise InvalidUid(
-                f"the DataFrame has the {what} {old!r} already{where}, it cannot be {other!r} too",
+                f"the DataFrame already has the {what} {old!r}{where}, so it cannot have "
+                f"{other!r} too",
                 hint="name each DataFrame once; a select() or filter() on it is another operator",
             )
     return replace(before, uid=before.uid or new.uid, uid_hash=before.uid_hash or new.uid_hash)
@@ -193,7 +200,7 @@ def _mark(df: DataFrameT, tag: Tag) -> DataFrameT:
 
 
 def _mark_client(plan: Any, tag: Tag) -> None:
-    """Name a plan of Spark Connect's client; warn once if its server is out of reach."""
+    """Name a plan of Spark Connect's client; warn once if the server is in another process."""
     global _warned
     while type(plan).__name__ in _CLIENT_ALIASES and plan._child is not None:
         plan = plan._child

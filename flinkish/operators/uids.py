@@ -8,7 +8,8 @@ it. Source: Austin Appleby's public domain ``MurmurHash3_x64_128`` (SMHasher); t
 result is that of Guava's ``Hashing.murmur3_128().hashBytes(x).asBytes()``: h1, then h2, both
 little-endian. Flink's operator ids are such 16 bytes, written as 32 hex digits.
 
-No dependency of flinkish provides this hash, and a job needs only a few dozen short hashes.
+The hash is written in Python here, because no dependency of flinkish provides it, and a job needs
+only a few dozen short hashes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Only one query at a time may run under a Spark query id, and a file sink has one writer. Before
 Spark starts a query, the query claims both in the registry. It also claims its checkpoint, because
 a new query has no query id yet, and its tables, which never conflict. A claim needs no release: it
-holds until its query or its job ends. The job's next driver does not inherit claims.
+holds until its query or its job ends. The job's next driver does not inherit claims. Those of a job
+that counts as lost are kept, because its driver may report again (:func:`claimed_since`).
 
 A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
 savepoint needs; they are written when the query starts.
@@ -242,8 +243,10 @@ class Claims(QueryReports):
             for each in resources:
                 tx.execute(
                     "DELETE FROM flinkish_claims WHERE resource = :resource AND job_id IN "
-                    f"(SELECT job_id FROM flinkish_jobs WHERE state IN ({_FINAL}))",
+                    f"(SELECT job_id FROM flinkish_jobs WHERE state IN ({_FINAL}) "
+                    "AND COALESCE(failure, '') NOT LIKE :lost)",
                     resource=each,
+                    lost='%"driver-lost"%',
                 )
                 tx.execute(
                     "INSERT INTO flinkish_claims (resource, job_id, query, since) VALUES "
@@ -262,6 +265,24 @@ class Claims(QueryReports):
         written = f"substr(c.resource, 1, {len(_FILES)}) IN ('{_FILES}', '{_TABLE}')"
         rows = self._read(f"{_CLAIMS} AND {written} {_ORDER}")
         return _running(rows)
+
+
+def claimed_since(tx: Transaction, job: JobRecord) -> JobRecord | None:
+    """Return a job that has claimed, since ``job`` ended, what that held; None if there is none.
+
+    A job that has ended again counts too. Tables do not, as they have several writers.
+    """
+    rows = tx.rows(
+        f"SELECT {_JOB} FROM flinkish_claims c JOIN flinkish_jobs j ON j.job_id = c.job_id "
+        f"WHERE c.job_id <> :id AND (j.state NOT IN ({_FINAL}) OR j.end_time > :ended) "
+        "AND c.resource IN (SELECT resource FROM flinkish_claims WHERE job_id = :id "
+        f"AND substr(resource, 1, {len(_TABLE)}) <> '{_TABLE}' "
+        f"UNION SELECT '{_ID}' || query_id FROM flinkish_queries WHERE job_id = :id) "
+        "ORDER BY j.start_time DESC, j.job_id LIMIT 1",
+        id=job.job_id,
+        ended=job.end_time,
+    )
+    return job_of(rows[0]) if rows else None
 
 
 def _is_other(claim: Claim, job_id: str, query: str) -> bool:

@@ -11,19 +11,33 @@ with PostgreSQL, the machine's with SQLite.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flinkish.config import sqlite_path
+from flinkish.errors import WrongState
 from flinkish.messages.requests import SavepointSummary
-from flinkish.registry.database import Database
+from flinkish.registry.claims import claimed_since
+from flinkish.registry.database import Database, Transaction
 from flinkish.registry.job_table import JobTable
+from flinkish.registry.jobs import JobState, ProcessRef
+from flinkish.registry.purging import why_purged
 from flinkish.registry.requests import new_request_id
 from flinkish.registry.rows import SAVEPOINT_COLUMNS, savepoint_of, savepoint_values
 from flinkish.registry.sqlite import AbsentDatabase, SqliteDatabase
-from flinkish.registry.statements import in_lists
-from flinkish.registry.upgrades import UpgradeRecords
+from flinkish.registry.statements import (
+    in_lists,
+    is_guess,
+    locked,
+    record_state,
+    refuse_taken,
+    set_fields,
+    successor_row,
+    superseded,
+)
+from flinkish.registry.upgrades import UpgradeRecords, refuse_held
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -135,6 +149,57 @@ class Registry(SavepointTable, UpgradeRecords):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def take_back(self, job_id: str, driver: ProcessRef, *, within: float = math.inf) -> JobState:
+        """Let a job go on that a reader has declared lost although its ``driver`` runs.
+
+        The job gets back the state that it had, and keeps its claims. A job that has not ended, or
+        whose end is more than a guess, or that has another driver by now, stays as it is. Returns
+        the job's state.
+
+        Raises WrongState if the job was declared lost more than ``within`` seconds ago or was
+        purged, Superseded if another job has continued from its state or has claimed what it
+        held, NameTaken if another unfinished job has the name that a user gave it, and Locked if
+        an unfinished upgrade holds the job or its name.
+        """
+
+        def work(tx: Transaction) -> JobState:
+            self._database.serialize(tx)
+            job = locked(tx, job_id)
+            is_lost = job.state is JobState.FAILED and is_guess(job.failure or {})
+            if not is_lost or job.driver != driver or job.end_time is None:
+                return job.state
+            purged, now = why_purged(job), self.now()
+            if purged is not None:
+                raise purged
+            if now - job.end_time > within:
+                raise WrongState(
+                    f"job {job.name} ({job.job_id}) was declared lost {now - job.end_time:.0f} s "
+                    "ago, and its state may have been used since",
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
+            if job.has_given_name:
+                refuse_taken(tx, job.name, job.job_id)
+            refuse_held(tx.rows, name=job.name if job.has_given_name else None, job=job)
+            successor = successor_row(tx.rows, job) or claimed_since(tx, job)
+            if successor is not None:
+                raise superseded(job, successor)
+            before = tx.rows(
+                "SELECT state FROM flinkish_states WHERE job_id = :id ORDER BY number DESC LIMIT 2",
+                id=job.job_id,
+            )[-1]["state"]
+            values = {"state": before, "end_time": None, "failure": None, "heartbeat": now}
+            set_fields(tx, job.job_id, values)
+            tx.execute(
+                "UPDATE flinkish_jobs SET acknowledged = NULL WHERE job_id = :id", id=job.job_id
+            )
+            why = "its driver had only been out of sight"
+            record_state(tx, job.job_id, JobState.RESTARTING, now, why)
+            record_state(tx, job.job_id, JobState(before), now, "its driver runs")
+            return JobState(before)
+
+        return self._database.write(work)
 
     @property
     def url_masked(self) -> str:

@@ -45,7 +45,16 @@ T = TypeVar("T")
 _MIGRATION_LOCK = 0x666C696E6B
 #: Lock of :meth:`PostgresDatabase.serialize`; likewise shared by all versions.
 _SERIAL_LOCK = _MIGRATION_LOCK + 1
-_CONNECT_TIMEOUT = 10  # seconds
+#: Settings of libpq, unless the URL has them: seconds, and milliseconds. Without the last four, a
+#: driver whose server has vanished with its host, as before a failover, waits for its answer for a
+#: quarter of an hour, and cannot report to the new server meanwhile.
+_CONNECTION = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 15_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
 _ATTEMPTS = 5
 _CLOCKS = (
     "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION), "
@@ -161,10 +170,13 @@ class PostgresDatabase(Database):
             self._inherited.append(self._connection if self._process != os.getpid() else None)
             self._process = os.getpid()
             # The URL is parsed, because libpq accepts unescaped special characters in a password.
-            timeout = conninfo_to_dict(self._url).get("connect_timeout", _CONNECT_TIMEOUT)
+            settings: dict[str, Any] = {**_CONNECTION, **conninfo_to_dict(self._url)}
             # No server-side prepared statements: poolers in transaction mode lose them.
             self._connection = psycopg.connect(
-                self._url, autocommit=True, prepare_threshold=None, connect_timeout=timeout
+                self._url,
+                autocommit=True,
+                prepare_threshold=None,
+                **{name: settings[name] for name in _CONNECTION},
             )
             self._compare_clocks(self._connection)
         elif abs(_clock_setting() - self._clock) > _SET:

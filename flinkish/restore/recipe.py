@@ -60,7 +60,7 @@ class TakenState:
     new_schema
         Whether the schema files are left out, so that Spark writes the schemas of the program.
     kind
-        Spark's name of the operator that takes the state, if that operator is of another kind.
+        Spark's name for the operator that takes the state, if that operator is of another kind.
     """
 
     origin: int
@@ -167,7 +167,7 @@ class Recipe:
 
     @property
     def can_take_planned_state(self) -> bool:
-        """Whether the base has the state of its planned batch, and nothing else changes."""
+        """Whether the base has its planned batch's state, and states, sources and batch stay."""
         base = self.origins[self.base]
         same = self.states is None and self.sources is None
         return bool(base.planned_state) and same and self.batch_id == base.batch_id

@@ -8,10 +8,13 @@ from typing import Protocol
 
 
 class SavepointReporter(Protocol):
-    """Receives progress; called from the working thread, must not raise or block."""
+    """Receives progress from the working thread; its methods must not raise or block."""
 
     def phase(self, name: str) -> None:
-        """Report a phase: ``waiting``, ``reading``, ``rewriting``, ``files`` or ``metadata``."""
+        """Report a phase.
+
+        It is ``waiting``, ``reading``, ``rewriting``, ``files``, ``rows`` or ``metadata``.
+        """
 
     def files(self, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` files are in place."""
@@ -19,7 +22,7 @@ class SavepointReporter(Protocol):
     def bytes(self, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` bytes are in place.
 
-        State files are counted in advance, log files are not.
+        ``total`` is the sum of the listed sizes of all files, and never less than ``done``.
         """
 
     def warning(self, text: str) -> None:

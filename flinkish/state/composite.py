@@ -90,7 +90,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
     def create_outer_serializer(
         self, nested: tuple[TypeSerializer[Any], ...]
     ) -> TypeSerializer[Any]:
-        """Return a serializer with this snapshot's own configuration and these nested ones."""
+        """Return a serializer with this snapshot's configuration and the given nested ones."""
 
     def nested_names(self) -> tuple[str, ...]:
         """Return the names of the nested parts, for the paths of reasons."""
@@ -127,7 +127,9 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         self._nested = tuple(loader.read(parts.part()) for _ in range(parts.count()))
         parts.end()
         if self.nested_count not in (None, len(self._nested)):
-            raise parts.damaged(f"{len(self._nested)} nested serializers")
+            raise parts.damaged(
+                f"it has {len(self._nested)} nested serializers, not {self.nested_count}"
+            )
 
     def resolve_schema_compatibility(
         self, new_serializer: TypeSerializer[Any]

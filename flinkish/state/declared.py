@@ -6,7 +6,7 @@ the tag when the query starts. By then Spark has pickled the user's function wit
 serializers. What a restore adds (readers of older generations, a reconfigured serializer) reaches
 the tasks as a local property of the query's thread, which Spark passes to every task.
 
-Nothing here imports Spark: the plan is accessed through the DataFrame itself.
+This module can be imported without Spark: the plan is accessed through the DataFrame itself.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def typed_columns(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the names of states that may be typed, and the paths of their columns in the value.
 
-    ``kind`` is Spark's name of the operator, ``store`` the store or column family, and ``value``
+    ``kind`` is Spark's name for the operator, ``store`` the store or column family, and ``value``
     the JSON schema of its values.
     """
     fields = _types(value)
@@ -218,7 +218,7 @@ def typed_columns(
 
 
 def _types(schema: Any) -> dict[str, Any]:
-    """Return the types of a struct's fields by their names; none for another type."""
+    """Return the types of a struct's fields by their names; {} for another type."""
     if not isinstance(schema, Mapping):
         return {}
     return {str(each["name"]): each["type"] for each in schema.get("fields", ())}

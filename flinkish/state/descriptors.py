@@ -21,8 +21,8 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 def check_serializer(serializer: TypeSerializer[Any]) -> None:
     """Check that a serializer's snapshots, including nested ones, can be found at a restore.
 
-    Raises UsageError if one of their classes is not public, not at the top level, or needs
-    arguments.
+    Raises UsageError if one of them is not a :class:`TypeSerializerSnapshot`, or if its class is
+    refused by :func:`~flinkish.state.check_snapshot_class`.
     """
     left: list[Any] = [serializer.snapshot_configuration()]
     while left:

@@ -62,8 +62,8 @@ class StateFormat:
         generation, data = split_generation(stored)
         if generation >= len(self.readers):
             raise Incompatible(
-                f"a value is of generation {generation} of its serializer, and this run knows "
-                f"{len(self.readers)}",
+                f"a value is of generation {generation} of its serializer, but the newest "
+                f"that this run knows is {len(self.readers) - 1}",
                 hint="typed state that was migrated lazily can only be resumed with flinkish, "
                 "which keeps the snapshots of its serializers",
             )
@@ -111,10 +111,12 @@ def resolve_state(
     """Decide how a program restores a state.
 
     ``snapshots`` are the savepoint's, one per generation, the oldest first; at least one. With
-    ``eager``, values that the new serializer would write differently are rewritten in the restore.
+    ``eager``, all values are rewritten in the restore if they need migration, or if there are
+    several generations.
 
-    Raises Incompatible, with the reasons by field, if the new serializer cannot read a generation,
-    and Corrupt or UnsupportedFormat if a snapshot cannot be read.
+    Raises Incompatible, with the reasons by field, if the new serializer cannot read a generation;
+    Incompatible also if a snapshot's class cannot be imported or there would be too many
+    generations; and Corrupt or UnsupportedFormat if a snapshot cannot be read.
     """
     if not 0 < len(snapshots) <= MAX_GENERATIONS:
         raise Corrupt(

@@ -67,7 +67,7 @@ def apply_in_pandas_with_state(
     Raises
     ------
     UsageError
-        The states are declared wrongly.
+        The states are declared wrongly, or flinkish cannot be sent to the executors.
     """
     from pyspark.sql.types import BinaryType, StructType
 
@@ -99,15 +99,15 @@ class TypedGroupState:
         self._cells = cells
 
     def get_value_state(self, descriptor: ValueStateDescriptor) -> ValueState:
-        """Return the value of the current key."""
+        """Return the handle of the current key's value."""
         return CellValue(self._cell(descriptor))
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
-        """Return the list of the current key."""
+        """Return the handle of the current key's list."""
         return CellList(self._cell(descriptor))
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
-        """Return the map of the current key."""
+        """Return the handle of the current key's map."""
         return CellMap(self._cell(descriptor))
 
     def _cell(self, descriptor: StateDescriptor) -> StateCell:
@@ -165,7 +165,7 @@ class _TypedFunction:
         self._names = [each.name for each in states]
         self._formats = formats
 
-    # A method: Spark takes functions and methods, but no callable objects.
+    # This is a method, because Spark takes functions and methods, but not callable objects.
     def call(self, key: Any, frames: Iterator[Any], group_state: Any) -> Iterator[Any]:
         """Call the user's function for one key."""
         cells = self._cells(self._formats.current(), group_state.getOption)

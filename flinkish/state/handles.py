@@ -1,8 +1,8 @@
 """The handles for a user's function: the value, list or map of the current key.
 
-They are Flink's ``ValueState``, ``ListState`` and ``MapState``. Each has two implementations: for
-``applyInPandasWithState`` it keeps the state in one column of the key's row (this module), for
-``transformWithState`` in a state variable of Spark (:mod:`flinkish.state.processors`).
+They are Flink's ``ValueState``, ``ListState`` and ``MapState``. Each has two implementations: the
+one for ``applyInPandasWithState`` keeps the state in one column of the key's row (this module), the
+one for ``transformWithState`` in a state variable of Spark (:mod:`flinkish.state.processors`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ValueState(Protocol):
         ...
 
     def update(self, value: Any) -> None:
-        """Set the value."""
+        """Set the value; None removes it."""
         ...
 
     def clear(self) -> None:

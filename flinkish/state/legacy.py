@@ -1,7 +1,7 @@
 """From old-style serializers to snapshots: Flink 1.7's way from ``TypeSerializerConfigSnapshot``.
 
-An old-style serializer has a configuration snapshot that cannot recreate the serializer, and judges
-old configurations itself (``ensure_compatibility``). So a restore needs both classes: savepoints
+The configuration snapshot of an old-style serializer cannot recreate the serializer, which itself
+judges old configurations (``ensure_compatibility``). So a restore needs both classes. Savepoints
 contain their names, where Flink's savepoints contain the serializer in Java's serialization. To
 migrate:
 
@@ -42,7 +42,7 @@ class CompatibilityResult(enum.Enum):
 
 @public_evolving
 class TypeSerializerConfigSnapshot(ABC):
-    """The configuration of an old-style serializer; created without arguments, then read into."""
+    """The configuration of an old-style serializer; a restore creates and fills an empty one."""
 
     #: The version of what :meth:`write` writes.
     version: ClassVar[int] = 1
@@ -84,6 +84,12 @@ class LegacySerializer(TypeSerializer[Any]):
     snapshot
         Makes the new snapshot, which savepoints contain from now on. Without ``snapshot``, restores
         from new savepoints still need the old classes.
+
+    Raises
+    ------
+    UsageError
+        There is no ``snapshot``, and one of the two old classes cannot be found by its name or
+        called without arguments.
     """
 
     def __init__(
@@ -146,7 +152,10 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         parts.end()
         snapshot = loader.load(config, TypeSerializerConfigSnapshot)()
         if not 1 <= written <= snapshot.version:
-            raise ValueError(f"version {written} of {config}, which reads up to {snapshot.version}")
+            raise ValueError(
+                f"version {written} of {config} was written, but the present class reads only "
+                f"1 to {snapshot.version}"
+            )
         snapshot.read(written, content)
         cls = loader.load(serializer)
         if not all(callable(getattr(cls, name, None)) for name in ("serialize", "deserialize")):

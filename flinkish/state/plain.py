@@ -6,8 +6,8 @@ serializer of the old style) stay bytes.
 
 Types are those of Spark's ``DataType.json``: dataclasses, NamedTuples and tuples are structs, a
 dict is a map, a ``datetime`` is an ISO 8601 text (because it may have a zone), decimals are texts.
-A value of an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive
-records.
+A value of an Avro schema is one JSON text, because Spark has no types for Avro's unions and
+recursive records.
 """
 
 from __future__ import annotations
@@ -91,15 +91,16 @@ class PlainState:
         """Return the plain value of stored bytes; Corrupt if they are not of this state."""
         generation, data = split_generation(stored)
         if generation >= len(self.types):
-            raise Corrupt(f"a value is of generation {generation}, and {len(self.types)} are known")
+            newest = len(self.types) - 1
+            raise Corrupt(f"a value is of generation {generation}, but the newest is {newest}")
         return self.types[generation].read(data)
 
 
 def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainState | None:
-    """Return how the values of a state become plain data; None if only its program can read it.
+    """Return how the values of a state become plain data; None if they have no plain form.
 
-    ``snapshots`` has one per generation, the oldest first. If the types of generations
-    differ, all values become JSON texts. Raises Corrupt if a snapshot is damaged.
+    ``snapshots`` has one per generation, the oldest first. If the types of generations differ, all
+    values become JSON texts. See :func:`plain_type`. Raises Corrupt if a snapshot is damaged.
     """
     types = [plain_type(each, place) for each in snapshots]
     plain = [each for each in types if each is not None]
@@ -111,9 +112,10 @@ def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainSta
 
 
 def plain_type(snapshot: bytes, place: StatePlace | str) -> PlainType | None:
-    """Return how a serializer's bytes become plain data; None if only its program can read them.
+    """Return how a serializer's bytes become plain data; None if they have no plain form.
 
-    Raises Corrupt if the snapshot is damaged.
+    They have none if only the program or a newer flinkish can read them, or for a record without
+    fields. Raises Corrupt if the snapshot is damaged.
     """
     try:
         return _plain(ModuleLoader(place).read(snapshot))

@@ -71,15 +71,15 @@ def transform_with_state(
     Raises
     ------
     UsageError
-        The states are declared wrongly.
+        The states are declared wrongly, or flinkish cannot be sent to the executors.
     UnsupportedSession
-        This Spark is older than 4.1, or than 4.0 with ``in_pandas``.
+        This Spark is older than 4.1 (with ``in_pandas``: than 4.0).
     """
     method = "transformWithStateInPandas" if in_pandas else "transformWithState"
     if not hasattr(grouped, method):
         raise UnsupportedSession(
             f"this Spark has no {method}",
-            hint="use apply_in_pandas_with_state, or a Spark that has it (4.0; for rows 4.1)",
+            hint="use apply_in_pandas_with_state, or Spark 4.1 or newer (4.0 with in_pandas)",
         )
     declared = declare(states, by_element=True)
     wrapped = _typed_processor(processor, states, TaskFormats(declared, declared.serializers))
@@ -115,7 +115,7 @@ class TypedHandle:
     def get_value_state(
         self, descriptor: ValueStateDescriptor, ttl_ms: int | None = None
     ) -> ValueState:
-        """Return the value of the current key.
+        """Return the handle of the current key's value.
 
         Parameters
         ----------
@@ -129,13 +129,13 @@ class TypedHandle:
     def get_list_state(
         self, descriptor: ListStateDescriptor, ttl_ms: int | None = None
     ) -> ListState:
-        """Return the list of the current key; see :meth:`get_value_state`."""
+        """Return the handle of the current key's list; see :meth:`get_value_state`."""
         state = self._checked(descriptor)
         variable = self._handle.getListState(descriptor.name, _bytes("value"), ttl_ms)
         return VariableList(variable, state)
 
     def get_map_state(self, descriptor: MapStateDescriptor, ttl_ms: int | None = None) -> MapState:
-        """Return the map of the current key; see :meth:`get_value_state`."""
+        """Return the handle of the current key's map; see :meth:`get_value_state`."""
         state = self._checked(descriptor)
         variable = self._handle.getMapState(descriptor.name, _bytes("key"), _bytes("value"), ttl_ms)
         return VariableMap(variable, descriptor.serializer.key, state)
@@ -173,7 +173,7 @@ def _typed_processor(
     declared = {each.name: each for each in states}
 
     class Typed(StatefulProcessor):
-        """Passes Spark's calls to the user's processor, and to its ``init`` a typed handle."""
+        """Passes Spark's calls to the user's processor, and a typed handle to its ``init``."""
 
         def init(self, handle: Any) -> None:
             processor.init(TypedHandle(handle, declared, formats))
@@ -215,7 +215,7 @@ class VariableFormat:
 class VariableValue:
     """A :class:`~flinkish.state.handles.ValueState` in a ``ValueState`` of Spark.
 
-    ``variable`` is Spark's state variable with one column of bytes. ``formats`` returns the format
+    ``variable`` is Spark's state variable with one column of bytes. ``formats`` holds the format
     of the bytes for the running task.
     """
 
@@ -242,7 +242,7 @@ class VariableValue:
 
 
 class VariableList:
-    """A :class:`~flinkish.state.handles.ListState` in a ``ListState`` of Spark, by elements."""
+    """A :class:`~flinkish.state.handles.ListState`; a ``ListState`` of Spark has its elements."""
 
     def __init__(self, variable: Any, formats: VariableFormat) -> None:
         self._variable = variable
@@ -279,10 +279,10 @@ class VariableList:
 
 
 class VariableMap:
-    """A :class:`~flinkish.state.handles.MapState` in a ``MapState`` of Spark, by entries.
+    """A :class:`~flinkish.state.handles.MapState`; a ``MapState`` of Spark has its entries.
 
     ``variable`` is Spark's state variable, with one column of bytes for the map's key and one for
-    its value. ``keys`` is the serializer of the keys; ``formats`` returns the format of the values.
+    its value. ``keys`` is the serializer of the keys; ``formats`` holds the format of the values.
     Spark finds an entry by the bytes of its key. So the bytes of keys contain no generation, and a
     restore refuses a serializer that would write keys differently. Equal keys with different bytes
     are different entries: ``Decimal("1")`` and ``Decimal("1.0")``, or one instant in two zones.
@@ -311,7 +311,7 @@ class VariableMap:
 
     def keys(self) -> Iterator[Any]:
         read = self._keys.deserialize
-        return (read(bytes(key[0])) for key in self._variable.keys())  # noqa: SIM118 - no dict
+        return (read(bytes(key[0])) for key in self._variable.keys())  # noqa: SIM118 - not a dict
 
     def values(self) -> Iterator[Any]:
         read = self._formats.current().read

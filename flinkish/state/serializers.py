@@ -134,7 +134,7 @@ class TypeSerializerSchemaCompatibility:
 class TypeSerializer(ABC, Generic[T]):
     """Turns the values of a type into bytes and back.
 
-    A serializer travels to the executors with the user's function: it must be picklable.
+    A serializer travels to the executors with the user's function, so it must be picklable.
     """
 
     @property
@@ -181,7 +181,8 @@ class SnapshotLoader(Protocol):
         UnsupportedFormat
             A newer flinkish or program wrote them.
         Incompatible
-            The class of a snapshot does not exist, may not be imported, or needs arguments.
+            The class of a snapshot does not exist, cannot or may not be imported, is not a snapshot
+            class, or needs arguments.
         """
         ...
 
@@ -200,7 +201,8 @@ class SnapshotLoader(Protocol):
         Corrupt
             The name is not a class name.
         Incompatible
-            The class does not exist, is no subclass of ``base``, or its module is not allowed.
+            The class does not exist or is not a subclass of ``base``, or its module is not allowed
+            or cannot be imported.
         """
         ...
 
@@ -210,8 +212,8 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
     """A savepoint's record of the serializer that wrote a state.
 
     A restore finds a snapshot's class by its name, so the class must be public, at the top level of
-    its module, and callable without arguments; each serializer class has its own snapshot class.
-    :func:`flinkish.state.check_snapshot_class` checks this when a state is declared.
+    its module, and callable without arguments. :func:`flinkish.state.check_snapshot_class` checks
+    this when a state is declared. Each serializer class has its own snapshot class.
     """
 
     #: The version of what :meth:`write_snapshot` writes; increase it whenever that changes.
@@ -248,7 +250,8 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         Raises
         ------
         ValueError
-            The content is damaged. The caller also reports every other error as damage.
+            The content is damaged. The caller also reports other errors as damage, except those
+            that ``loader`` raises.
         """
 
     @abstractmethod
@@ -274,9 +277,9 @@ class OldStateReader(TypeSerializer[T]):
     """Base class of serializers that only read old bytes as new values, and have no snapshot."""
 
     def serialize(self, value: T) -> bytes:
-        """Raise UsageError: values are written by the new serializer."""
+        """Raise UsageError, because values are written by the new serializer."""
         raise UsageError(f"{self.type_name} in its old form can only be read, not written")
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
-        """Raise UsageError: what writes nothing needs no snapshot."""
+        """Raise UsageError, because a serializer that writes nothing needs no snapshot."""
         raise UsageError(f"{self.type_name} in its old form has no snapshot")

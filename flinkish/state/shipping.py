@@ -14,7 +14,8 @@ from flinkish.errors import UsageError
 def ship_package(context: Any) -> None:
     """Send this flinkish to the executors, which may lack it; once per context.
 
-    Relies on the directory ``_temp_dir`` of PySpark's ``SparkContext`` (3.5 to 4.3).
+    Relies on the directory ``_temp_dir`` of PySpark's ``SparkContext`` (3.5 to 4.3). Raises
+    UsageError if flinkish was imported from a zip file.
     """
     if getattr(context, "_flinkish_shipped", False):
         return

@@ -240,8 +240,9 @@ def check_snapshot_class(cls: type) -> None:
     Raises
     ------
     UsageError
-        The class is not such a subclass, is not public, is not at the top level of its module, is
-        abstract, needs arguments, or has no valid ``current_version``.
+        The class is not such a subclass, is not public, is not at the top level of its module or
+        not found there by its name, is abstract, needs arguments, or has no valid
+        ``current_version``.
     """
     name = class_name(cls)
     reason = _why_unfindable(cls)
@@ -266,7 +267,7 @@ def check_snapshot_class(cls: type) -> None:
 def check_findable(cls: type, what: str) -> None:
     """Check that a class whose name a snapshot stores can be found by that name.
 
-    Raises UsageError if it is not public, or not at the top level of its module.
+    Raises UsageError if it is not public, not at the top level of its module, or not found there.
     """
     reason = _why_unfindable(cls)
     if reason is not None:
@@ -318,7 +319,7 @@ def _unframe(data: bytes) -> tuple[str, int | None, bytes]:
     name = parts.text(MAX_NAME * 4)
     version = parts.size()
     if not _is_version(version):
-        raise parts.damaged(f"version {version}")
+        raise parts.damaged(f"version {version} is not from 1 to {MAX_VERSION}")
     content = parts.part()
     parts.end()
     return name, version, content

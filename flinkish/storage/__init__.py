@@ -1,10 +1,10 @@
 """Storage: read and write files on any storage. Other packages access storage through this one.
 
-All functions take *locations* (see :mod:`flinkish.storage.locations`): absolute local paths or
-URLs. A missing file raises ``FileNotFoundError``, and a replaced one :class:`Replaced`, which
-callers interpret. Every other failure raises :class:`~flinkish.errors.StorageError`, or Corrupt if
-a name or a file is not what it must be. Libraries for remote storage are imported when the first
-remote location is used.
+Unless a function says otherwise, a path is a *location* (see :mod:`flinkish.storage.locations`): an
+absolute local path or a URL. A missing file raises ``FileNotFoundError``, and a replaced one
+:class:`Replaced`, which callers interpret. Every other failure raises
+:class:`~flinkish.errors.StorageError`, or Corrupt if a name or a file is not what it must be.
+Libraries for remote storage are imported when the first remote location is used.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def is_flat(location: str) -> bool:
 
 
 def list_directory(location: str) -> Listing:
-    """List the visible entries of a directory by one request; an absent directory is empty."""
+    """List a directory's visible entries, without a request for each; an absent one is empty."""
     if is_local(location):
         return local.list_directory(location)
     return _store(location).list_directory(location)
@@ -150,8 +150,8 @@ def walk_files(
 ) -> Iterator[tuple[str, FileEntry]]:
     """Yield every visible file below a directory, with its relative path (separated by slashes).
 
-    A symbolic link is yielded as a file with its own size and age, or with those of its target if
-    ``follow`` is set. A link to a directory is not entered.
+    Hidden directories are not entered. A local symbolic link is yielded as a file with its own size
+    and age, or with those of its target if ``follow`` is set; a link to a directory is not entered.
     """
     if is_local(location):
         yield from local.walk_files(location, prefix, follow=follow)
@@ -172,7 +172,7 @@ def has_sizes(location: str, sizes: Mapping[str, int]) -> bool:
 
 
 def exists(location: str) -> bool:
-    """Return whether a file or directory exists at ``location``."""
+    """Return whether there is a file, a directory, or a local link (even a broken one)."""
     if is_local(location):
         return local.status_of(location, follow=False) is not None
     return _store(location).exists(location)
@@ -221,7 +221,8 @@ def read_tail(
     """Read at most the last ``count`` bytes of a file of ``size`` bytes.
 
     ``original`` is the location and the stamp of the local file from which this file was copied.
-    The original is read instead if it still has that stamp. Raises FileNotFoundError.
+    The original is read instead if it still has that stamp. Raises FileNotFoundError if the file
+    does not exist.
     """
     start = max(size - count, 0)
     if original is not None:
@@ -233,7 +234,7 @@ def read_tail(
 
 
 def make_directory(location: str) -> None:
-    """Create a directory and its parents; raise StorageError, which names the refused path."""
+    """Create a directory and its parents; on flat storage, which has none, do nothing."""
     if is_local(location):
         local.make_directory(location)
     else:
@@ -243,7 +244,7 @@ def make_directory(location: str) -> None:
 def make_new_directory(location: str) -> None:
     """Create a directory that must not exist yet.
 
-    On remote storage this is not checked: the random part of its name makes the directory new.
+    On remote storage this is not checked, because the directory's name has a random part.
     """
     if is_local(location):
         local.make_new_directory(location)
@@ -252,7 +253,7 @@ def make_new_directory(location: str) -> None:
 
 
 def write_bytes(location: str, data: bytes) -> None:
-    """Write a whole new file and flush it to the disk."""
+    """Write a whole file, and flush a local file to the disk."""
     if is_local(location):
         local.write_bytes(location, data)
     else:
@@ -284,7 +285,8 @@ def write_output(path: str, data: bytes) -> None:
     location = locate(path)
     if not is_local(location):
         raise UsageError(
-            f"{path} is not a file of this host", hint="name a local file, and copy it there"
+            f"{path} is not a file of this host",
+            hint="name a local file, then copy it to that storage",
         )
     opened = _open_file_at(location)
     target = os.path.realpath(location)

@@ -1,10 +1,10 @@
 """Names below a root: which names are refused, and how files are reached without following links.
 
-Anyone who can write into a shared directory chooses names: those in reference lists and leases, and
-those of links. A root is named by the user or by Spark, and is trusted; nothing below it is. On
-local storage every step down from the root opens a directory descriptor with ``O_NOFOLLOW``, so a
-directory that is replaced by a link in the meantime is not followed. On remote storage a name is a
-part of a key below the root's key.
+Anyone who can write into a shared directory chooses names: the names in reference lists and leases,
+and the names of links. A root is given by the user or by Spark, and is trusted; no name below it is
+trusted. On local storage every step down from the root opens a directory descriptor with
+``O_NOFOLLOW``, so a directory that is replaced by a link in the meantime is not followed. On remote
+storage a name is a part of a key below the root's key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parts_of(root: str, name: str) -> tuple[str, ...]:
 
     A name is unsafe if it is absolute, is empty or contains NUL; if a part of it is empty, ``.`` or
     ``..`` (also with backslashes read as slashes, as some stores do); or if the library for the
-    root's scheme gives one of its characters another meaning.
+    root's scheme reads a ``?`` or ``#`` in the name as in a URL (for S3 only ``?versionId=``).
     """
     if "\0" in name:
         raise unsafe(root, name, "it contains NUL")
@@ -91,7 +91,8 @@ class LocalRoot:
     def directory(self, parts: Sequence[str]) -> int | None:
         """Return the descriptor of a directory, valid until the next call; None if it is absent.
 
-        Raises UnsafePath if there is a symbolic link on the way.
+        Raises UnsafePath if there is a symbolic link on the way, StorageError if the system refuses
+        to open a directory.
         """
         same = 0
         while same < min(len(parts), len(self._open)) and self._open[same][0] == parts[same]:
@@ -142,8 +143,8 @@ def enter(directory: int, name: str, *, listed: bool) -> int | None:
 def read_below(root: str, name: str, limit: int) -> bytes:
     """Read a whole small regular file below ``root``.
 
-    Raises FileNotFoundError, UnsafePath (also for a link, a pipe or a device, which is not even
-    opened), or Corrupt if the file has more than ``limit`` bytes.
+    Raises FileNotFoundError, StorageError, UnsafePath (also for a link, a directory, a pipe or a
+    device, which is not even opened), or Corrupt if the file has more than ``limit`` bytes.
     """
     parts = parts_of(root, name)
     if is_local(root):

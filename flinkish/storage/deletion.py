@@ -1,11 +1,13 @@
-"""Deletion: the only module of flinkish that removes files and directories.
+"""Deletion of files and directories by name; other modules remove only their temporary files.
 
-All functions take a root and a name below it. Names that leave the root are refused before anything
-is touched, see :mod:`flinkish.storage.below`. No link is followed: neither on the way to a name nor
-inside a tree, where the link itself is removed as an entry. ``tell`` is called with the name,
-relative to the root, of each removed entry; :func:`plan_tree` yields the same names in advance.
+All functions take a root and a name below it. A name that leaves the root is refused before that
+name is touched, see :mod:`flinkish.storage.below`. No link is followed: neither on the way to a
+name nor inside a tree, where the link itself is removed as an entry. ``tell`` is called with the
+name, relative to the root, of each removed entry; on remote storage :func:`remove_files` also
+names files that did not exist. ``plan_tree`` and ``plan_empty_directories`` yield the names in
+advance.
 
-Names of directories end with a slash in plans and in calls of ``tell``.
+Names of directories end with a slash in plans and in calls to ``tell``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
 
 Tell = Callable[[str], object]
-#: Maximum depth of a tree. Deeper entries stay, and :func:`remove_tree` then returns False.
+#: Maximum depth of a local tree. Deeper entries stay, and :func:`remove_tree` then returns False.
 MAX_DEPTH = 200
 #: Number of files that are removed from a remote store together, before ``tell`` is called.
 _BATCH = 1000
@@ -32,7 +34,7 @@ _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR})
 
 
 def remove_file(root: str, name: str, tell: Tell | None = None) -> bool:
-    """Remove one file or link; return False if it did not exist (S3 does not report this)."""
+    """Remove one file or link; return False if it did not exist (S3: always True)."""
     parts = parts_of(root, name)
     if is_local(root):
         with LocalRoot(root) as place:
@@ -47,7 +49,7 @@ def remove_file(root: str, name: str, tell: Tell | None = None) -> bool:
 def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> None:
     """Remove many files and ignore those that do not exist (S3 does not report which).
 
-    UnsafePath is raised at the first refused name: earlier files may be removed already.
+    UnsafePath is raised at the first refused name, when earlier files may be removed already.
     """
     if is_local(root):
         with LocalRoot(root) as place:
@@ -68,7 +70,7 @@ def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> N
 def remove_tree(root: str, name: str, tell: Tell | None = None) -> bool:
     """Remove a directory with its content, or any other entry; return whether nothing is left.
 
-    Entries that the local file system refuses to remove stay.
+    Local entries stay if the file system refuses to remove them, or below :data:`MAX_DEPTH`.
     """
     parts = parts_of(root, name)
     if not is_local(root):
@@ -86,7 +88,8 @@ def remove_tree(root: str, name: str, tell: Tell | None = None) -> bool:
 def plan_tree(root: str, name: str) -> Iterator[str]:
     """Yield the names that :func:`remove_tree` would remove, in its order.
 
-    Raises the same errors.
+    An entry is also yielded if the storage will refuse to remove it. Raises UnsafePath as that
+    function does, and StorageError if the storage cannot be read.
     """
     parts = parts_of(root, name)
     if not is_local(root):
@@ -102,7 +105,7 @@ def remove_empty_directories(root: str, names: Iterable[str], tell: Tell | None 
     """Remove the named directories that are empty, deepest first; the others stay.
 
     If a name itself is unsafe (UnsafePath), nothing is removed. A link on the way to a directory is
-    found only at that directory's turn: earlier ones may be removed already.
+    found only at that directory's turn, when earlier directories may be removed already.
     """
     directories = sorted(
         {parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts)
@@ -126,7 +129,7 @@ def plan_empty_directories(
     """Yield the directories that :func:`remove_empty_directories` would remove later.
 
     Assumes that the files whose names, relative to the root, satisfy ``goes`` are removed first.
-    Raises the same errors.
+    Raises UnsafePath as that function does, and StorageError if the storage cannot be read.
     """
     directories = sorted(
         {parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts)

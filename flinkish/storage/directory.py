@@ -1,6 +1,7 @@
 """A directory tree on any storage as an object, which may be sent to other processes.
 
-It holds no credentials: each process connects to the storage with its own environment.
+The object holds no credentials, because each process connects to the storage with its own
+environment.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _REFUSAL = re.compile(r'\w+\("[\w.$]+", "((?:[^"\\]|\\[^n])+)')
 
 
 class Replaced(OSError):
-    """A file is no longer the one that was listed: another file has replaced it."""
+    """A file is no longer the listed one, because another file has replaced it."""
 
 
 class NotRegular(Corrupt):
@@ -62,10 +62,10 @@ def remote_failure(verb: str, location: str, error: BaseException) -> StorageErr
 
 @contextmanager
 def refused(verb: str, location: str) -> Iterator[None]:
-    """Convert errors of a store's library into StorageError, except for a missing source file.
+    """Convert errors of a store's library into StorageError (see :func:`remote_failure`).
 
-    Each library has its own errors (botocore, hdfs-native, requests ...), which share no base
-    class. This context manager is the only place where they are converted.
+    NotRegular, Replaced and FileNotFoundError for a missing source file stay as they are. Each
+    library has its own errors (botocore, hdfs-native, requests ...), which share no base class.
     """
     try:
         yield
@@ -78,7 +78,7 @@ def refused(verb: str, location: str) -> Iterator[None]:
             ):  # fsspec raises it with the path as its only argument
                 raise FileNotFoundError(errno.ENOENT, "No such file", location) from error
             raise
-        # The missing item is not a source file, but the bucket that is written to.
+        # The missing item is the bucket or directory to write to, or the local file to upload.
         raise remote_failure(verb, location, error) from error
     except Exception as error:
         raise remote_failure(verb, location, error) from error

@@ -10,7 +10,7 @@ class Hasher(Protocol):
 
     @property
     def name(self) -> str:
-        """The algorithm."""
+        """The name of the algorithm."""
 
     def update(self, data: bytes, /) -> None:
         """Add bytes."""
@@ -20,5 +20,5 @@ class Hasher(Protocol):
 
 
 def digest_of(hasher: Hasher) -> str:
-    """Return a digest in the form that savepoints record."""
+    """Return the digest of all bytes so far, in the form that savepoints record."""
     return f"{hasher.name}:{hasher.hexdigest()}"

@@ -84,7 +84,7 @@ class RemoteEntry:
 
 @dataclass(frozen=True)
 class Listing:
-    """The visible entries of one directory (not Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
+    """The entries of one directory, as a rule without the hidden ones (``.x.crc``, ``.x.tmp``)."""
 
     path: str
     files: Mapping[str, FileEntry] = field(default_factory=dict)

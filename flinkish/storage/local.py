@@ -70,7 +70,7 @@ def stat_of(path: str) -> os.stat_result:
 
 
 def list_directory(path: str) -> Listing:
-    """List a directory without a stat per file; an absent directory lists as empty."""
+    """List a directory's visible entries, without a stat for each; an absent one is empty."""
     files: dict[str, FileEntry] = {}
     directories: list[str] = []
     try:
@@ -125,7 +125,7 @@ def walk_files(
 
 
 def list_names(path: str, *, hidden: bool = False) -> list[str]:
-    """Return the visible names in a directory; an empty list if there is no such directory."""
+    """Return the visible names in a directory, with ``hidden`` all names; [] if it is absent."""
     try:
         return [name for name in os.listdir(path) if hidden or not name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
@@ -137,8 +137,8 @@ def list_names(path: str, *, hidden: bool = False) -> list[str]:
 def open_file(path: str) -> BinaryIO:
     """Open a regular file for reading.
 
-    Raises FileNotFoundError, or NotRegular for a directory, a device, a pipe, or a link to one:
-    reading it might block or never end.
+    Raises FileNotFoundError, or NotRegular for a directory, a device, a pipe, or a link to one,
+    because reading it might fail, block or never end.
     """
     try:
         descriptor = _open_regular(path)
@@ -269,7 +269,7 @@ def copy(source: str, target: str, stamp: str | None = None) -> int:
 
 
 def read_stamped(path: str, stamp: str | None) -> bytes:
-    """Read a whole small file that must have ``stamp``; raise the errors of :func:`copy`."""
+    """Read a whole small file that must have ``stamp``; raise the errors of :func:`read_range`."""
     with open_file(path) as file:
         try:
             data = file.read()
@@ -291,7 +291,7 @@ def _check_stamp(path: str, status: os.stat_result, stamp: str | None) -> None:
 
 
 def write_bytes(path: str, data: bytes) -> None:
-    """Write a new file and flush it to the disk."""
+    """Write a file, replacing its content if it exists, and flush it to the disk."""
     try:
         with open(path, "wb") as file:
             file.write(data)

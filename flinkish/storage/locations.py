@@ -21,7 +21,7 @@ _NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs", "abfs", "abfss", "az"})
 _WITH_USER = frozenset({"hdfs", "webhdfs", "viewfs", "sftp", "ssh", "abfs", "abfss"})
 
 
-#: Prefixes that begin a URL even if no slash follows the colon.
+#: Schemes that make a text a (refused) URL even if no slash follows the colon.
 _KNOWN = _LOCAL | frozenset(_SAME) | frozenset(_SAME.values()) | _WITH_USER
 
 
@@ -33,10 +33,10 @@ def locate(text: str) -> str:
     no escapes.
 
     Raises NoLocation if the text is empty, is a URL without a slash after its scheme, or is a
-    relative path while the working directory no longer exists. Raises
-    StorageError if a ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the
-    scheme gives ``?`` or ``#`` another meaning; or the URL contains credentials, which would appear
-    in logs and in the registry.
+    relative path while the working directory no longer exists. Raises StorageError if a ``file:``
+    URL names a host other than ``localhost``; a URL has no authority, or ``..`` in its path; the
+    scheme gives a ``?`` or ``#`` in the path another meaning; or the URL contains credentials,
+    which would appear in logs and in the registry.
     """
     if not text.strip():
         raise NoLocation("the path is empty", hint="name a directory or a URL")
@@ -82,7 +82,7 @@ def _split(text: str) -> tuple[str, str]:
 
     A scheme starts with a letter, and a slash follows its colon: ``10:30`` and ``./a:b`` are paths.
     ``file:a`` is neither a path nor a URL: Hadoop refuses it ("Relative path in absolute URI"), and
-    nobody means a directory of that name. Raises NoLocation.
+    nobody means a directory of that name. Raises NoLocation for a text of this kind.
     """
     scheme, colon, rest = text.partition(":")
     is_scheme = scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme)

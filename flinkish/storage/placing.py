@@ -18,7 +18,7 @@ from flinkish.storage.locations import is_local, scheme_of, split
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
 
-#: Maximum bytes of a file that is buffered in memory between two stores; larger ones go to disk.
+#: Maximum bytes of a file that is buffered in memory between two stores; a larger one goes to disk.
 _SPOOLED = 16 << 20
 #: Maximum number of requests that one thread has in flight, if the client supports it.
 _BATCH = 16
@@ -29,7 +29,7 @@ class PlacedFile:
     """A file that has been placed: its size in bytes, whether it is a link, its digest if known.
 
     ``digest`` has one of the forms of :mod:`flinkish.savepoint.format.digests`. It is known when
-    the bytes passed through this process, or when the store reports it.
+    the bytes passed through this process to or from a remote store, or when the store reports it.
     """
 
     size: int
@@ -54,12 +54,12 @@ def place(
 ) -> PlacedFile:
     """Place a file at ``target`` by the cheapest available method; replace an existing target.
 
-    With ``link``, a local file is linked if the file system permits (:func:`.local.place`);
-    otherwise it is copied. S3 itself copies within one store. In all other cases the bytes
-    pass through this process. ``stamp`` and ``size`` are from the source's listing; without a stamp
-    any content is accepted; the size saves a request. ``hasher`` gets the bytes that pass through
-    this process (default: SHA-256). Raises FileNotFoundError if the source no longer exists,
-    Replaced if it no longer has ``stamp``.
+    A local file is linked to a local ``target`` if ``link`` is set and the file system permits
+    (:func:`.local.place`); otherwise it is copied. S3 itself copies within one store. In all other
+    cases the bytes pass through this process, and ``hasher`` gets them (default: SHA-256).
+    ``stamp`` and ``size`` are from the source's listing; without a stamp any content is accepted;
+    the size saves a request. Raises FileNotFoundError if the source, or the directory of a linked
+    target, no longer exists; Replaced if the source no longer has ``stamp``.
     """
     if is_local(source) and is_local(target):
         if link:
@@ -116,12 +116,12 @@ def _sha256(_: Placing) -> Hasher:
 def place_all(
     files: Sequence[Placing], hasher_of: Callable[[Placing], Hasher] = _sha256
 ) -> list[PlacedFile | FileNotFoundError | Replaced]:
-    """Place several files from one storage on another, with concurrent requests to S3.
+    """Place several files, all from one storage and all on one, with concurrent requests to S3.
 
     One thread per request would cost more than the request. Files that pass through this process
     are in memory at the same time, so pass small ones. Returns the result for each file, or the
-    exception if the source is gone or was replaced; other failures are raised. ``hasher_of``: see
-    :func:`place`.
+    exception if the source is gone or was replaced; other failures are raised. ``hasher_of``
+    returns the ``hasher`` of :func:`place` for each file.
     """
     if len(files) > 1 and batch_size(files[0].source, files[0].target) > 1:
         store = _store(files[0].target)

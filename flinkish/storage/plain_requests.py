@@ -4,9 +4,9 @@ botocore builds, signs and reads a request in a millisecond of Python, obstore i
 savepoint makes these two requests by the thousand, and lists what it has put. botocore remains the
 authority:
 
-* botocore's first request of each kind to a bucket shows where and how such requests are sent. If
-  that request has an unusual header (encryption, a payer ...), signature or identity, all requests
-  of that kind remain with botocore.
+* botocore's first request of each kind to a bucket shows where and how requests of that kind are
+  sent. If this first request has an unusual header (encryption, a payer ...), signature or
+  identity, all requests of that kind to the bucket remain with botocore.
 * a request that fails through obstore is repeated by botocore, which follows redirects and reports
   errors. If the repetition succeeds, obstore is no longer used for that kind.
 """
@@ -99,7 +99,7 @@ class PlainRequests:
     async def sizes(self, path: str) -> dict[str, int] | None:
         """Return the names and sizes of the objects in a directory, given as ``bucket/prefix``.
 
-        None if obstore cannot tell, or has neither put objects in the bucket nor read any.
+        Returns None if obstore cannot list them, or is not in use for the bucket.
         """
         bucket, prefix, _ = self._fs.split_path(path)
         stores = (self._stores.get((each, bucket)) for each in ("PutObject", "GetObject"))

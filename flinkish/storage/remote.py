@@ -18,14 +18,14 @@ from flinkish.storage.hashing import Hasher, digest_of
 from flinkish.storage.listing import FileEntry, Listing, remote_entry
 from flinkish.storage.locations import base_name, parent
 
-#: Files up to this size in bytes pass through memory whole, so their digest needs no extra read.
+#: Files up to this size in bytes are read into memory, or written from it, by one request.
 SMALL = 16 << 20
 _BLOCK = 4 << 20
 #: Bytes per part when larger files are sent or read; the libraries' default is 50 MB.
 _PART = 5 << 20
 #: Maximum number of parts of a file; S3 accepts 10,000.
 _PARTS = 9000
-#: Maximum bytes of files in memory at once, whatever the number of requests in flight.
+#: Maximum bytes in memory of files in transfer, whatever the number of requests in flight.
 _ROOM = 150 << 20
 #: Stores without directories: slashes are only characters of a name.
 _FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
@@ -118,7 +118,7 @@ class RemoteStore:
     def _info(self, location: str) -> Mapping[str, Any] | None:
         """Return fsspec's record of the entry at ``location``; None if there is no entry.
 
-        fsspec's own ``exists`` and ``isdir`` answer False after any error.
+        In stores that are not flat, fsspec's ``exists`` and ``isdir`` answer False after any error.
         """
         with refused("read", location):
             try:
@@ -184,7 +184,7 @@ class RemoteStore:
                 self._build(location, lambda path: self._fs.put_file(source, path))
 
     def _build(self, location: str, write: Callable[[str], object]) -> None:
-        """Let ``write`` create a hidden file, and give it its name; after an error, remove it."""
+        """Let ``write`` create a hidden file and rename it; after an error, remove that file."""
         hidden = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}"
         temporary = f"{hidden}.tmp"
         try:
@@ -201,7 +201,7 @@ class RemoteStore:
             raise
 
     def _exchange(self, new: str, location: str, aside: str) -> None:
-        """Replace a file where a rename cannot; after an error, the old file is back in place."""
+        """Replace a file where a rename cannot; after an error, try to put the old file back."""
         try:
             self._rename(location, aside)
             self._rename(new, location)
@@ -285,12 +285,12 @@ class RemoteStore:
                 raise remote_failure("write", target, error) from error
 
     def _stream(self, source: str, target: str, stamp: str | None, hasher: Hasher) -> int:
-        """Copy through this process: the store's own copy is no better and returns no digest."""
+        """Copy through this process, as the store's own copy is no better and has no digest."""
         self.check_stamp(source, stamp)
         size = 0
         with (
             _room.taken(10 * _PART),
-            self._open(source, "rb", _PART) as reader,
+            self.open_file(source) as reader,
             self._new_file(target, _PART) as writer,
         ):
             while block := reader.read(_BLOCK):
@@ -330,7 +330,8 @@ class RemoteStore:
     ) -> int:
         """Write the bytes of a file to ``writer`` (and to ``hasher``); return its size.
 
-        Raises OSError if ``writer`` fails.
+        Raises FileNotFoundError if the file no longer exists, Replaced if it does not have
+        ``stamp``, and OSError if ``writer`` fails.
         """
         size = 0
         with closing(self._blocks(source)) as blocks:
@@ -383,8 +384,8 @@ class RemoteStore:
     def delete_directory(self, location: str) -> bool:
         """Delete a directory if it is empty; return whether this call deleted it.
 
-        Flat stores return False: they have no directory, and only an object that marks one is
-        deleted.
+        Returns False for flat stores, because they have no directories; only an object that marks
+        one is deleted.
         """
         path = self._path(location)
         with refused("remove", location), suppress(FileNotFoundError):
@@ -397,7 +398,7 @@ class RemoteStore:
         return False
 
     def _remove_directory(self, path: str) -> None:
-        """Remove one empty directory; WebHDFS has no separate call for this."""
+        """Remove one empty directory; not every store has its own call for this (WebHDFS)."""
         if self._recursive:
             self._fs.rm(path, recursive=False)
         else:

@@ -23,8 +23,8 @@ from flinkish.storage.plain_requests import PlainRequests
 DELETE_BATCH = 1000
 #: S3's limit in bytes for a copy by one request.
 _COPY_LIMIT = 5 << 30
-#: Errors of single objects of a bulk deletion after which these are deleted again; how often, and
-#: how much longer the pause before each further attempt is (seconds).
+#: Errors of single objects in a bulk deletion, after which the objects are deleted again; the
+#: number of attempts; and the seconds by which the pause before each further attempt is longer.
 _REPEATED = frozenset({"InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout"})
 _DELETE_ATTEMPTS = 4
 _PAUSE = 0.5
@@ -66,7 +66,7 @@ class S3Calls:
 
         A copy is (source, target, ETag, size), with source and target as ``bucket/key``. The size
         (bytes) is that of the object with this ETag; either may be None. Returns for each copy its
-        size and its digest (None if the store reports none), or the exception: FileNotFoundError if
+        size and its digest (None if the store reports none), or any exception: FileNotFoundError if
         the source no longer exists, Replaced if it has another ETag.
         """
         return self._gather([self._copy(*copying) for copying in copies])
@@ -135,7 +135,7 @@ class S3Calls:
                 raise Replaced(f"{source} was replaced") from error
             if code == "NoSuchBucket":  # FileNotFoundError would mean that the source is gone
                 buckets = " or ".join(dict.fromkeys((bucket, new_bucket)))
-                raise OSError(5, f"there is no bucket {buckets}") from error
+                raise OSError(5, f"the bucket {buckets} does not exist") from error
             if code in {"NoSuchKey", "404"}:
                 raise FileNotFoundError(2, "No such file", source) from error
             asked = "ChecksumAlgorithm" in arguments  # another call may have cleared _checksums

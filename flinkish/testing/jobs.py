@@ -29,7 +29,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-#: State partitions of jobs that begin without a savepoint: Spark's 200 take a test minutes.
+#: State partitions of jobs that begin without a savepoint; with Spark's 200 a test takes minutes.
 PARTITIONS = 2
 #: A time limit in seconds, against hangs, for work that takes a few seconds on an idle machine.
 PATIENCE = 300.0
@@ -37,12 +37,12 @@ PATIENCE = 300.0
 
 @public_evolving
 class Jobs:
-    """Checks and runs the programs of one test, on copies of savepoints. A context manager.
+    """A context manager that checks and runs the programs of one test; jobs get copied savepoints.
 
     Parameters
     ----------
     directory : path
-        For the registry, checkpoints, savepoints and copies; created if missing.
+        The directory for the registry, checkpoints, savepoints and copies; created if missing.
     options : mapping, optional
         Configuration keys, including Spark's (``spark.*``).
     root : path, optional
@@ -90,13 +90,13 @@ class Jobs:
         Parameters
         ----------
         program : path or Program
-            The program; a path is relative to the working directory, or pytest's root.
+            The program; a path is relative to the working directory, or else to ``root``.
         savepoint : path or Savepoint
             The savepoint, or a plain Spark checkpoint; it is only read.
         *arguments : object
             The program's arguments, which are converted to text.
         restore : RestoreOptions
-            Consents and other options, as of ``flinkish run -s``.
+            Consents and other options of ``flinkish run -s``.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class Jobs:
         AssertionError
             The program cannot continue, or not without another consent; the message has the plan.
         FlinkishError
-            The savepoint cannot be read, or the program failed.
+            The savepoint cannot be read, there is no such program, or the program failed.
         """
         __tracebackhide__ = True
         named = self._program(program, arguments)
@@ -134,12 +134,13 @@ class Jobs:
         program, *arguments, restore
             As for :meth:`restores`.
         savepoint : path or Savepoint, optional
-            What the program continues from. The job gets a copy, so the savepoint stays as it is.
+            What the program continues from. A savepoint is copied for the job, and stays as it is;
+            a plain Spark checkpoint is only read.
 
         Raises
         ------
         FlinkishError
-            The error with which the start failed.
+            The savepoint cannot be copied, there is no such program, or the start failed.
         """
         origin = None if savepoint is None else self._copy(location_of(savepoint))
         named = self._program(program, arguments)
@@ -163,7 +164,9 @@ class Jobs:
         Raises
         ------
         UsageError, Incompatible
-            There is no such state, or rows do not have its form.
+            There is no such state, a state is given twice, or rows do not have its form.
+        SavepointNotFound, Corrupt, UnsupportedFormat
+            The savepoint cannot be read.
         """
         from flinkish.savepoint.format.reader import open_savepoint
         from flinkish.savepoint.state.given_rows import with_rows
@@ -192,6 +195,8 @@ class Jobs:
         ------
         UsageError
             There is no such state.
+        SavepointNotFound, Corrupt, UnsupportedFormat
+            The savepoint cannot be read.
         """
         rows = self.client.savepoint(savepoint).rows(state, sys.maxsize)
         named = [{"key": row["key"], "value": row["value"]} for row in rows]
@@ -252,16 +257,16 @@ class RunningJob:
         self.job = job
 
     def process_all(self, timeout: float = PATIENCE) -> None:
-        """Wait until each query has committed what its sources had when this was called.
+        """Wait until each query has committed what its sources had when the wait began.
 
         A program that ends by itself (``trigger(availableNow=True)``) has ended by then.
 
         Raises
         ------
         FlinkishError
-            The job failed.
+            The job failed, or was canceled.
         WaitTimeout
-            The queries have not done so within ``timeout`` seconds.
+            The queries have not committed all of it within ``timeout`` seconds.
         """
         try:
             self.job.wait(timeout, until="idle")
@@ -308,7 +313,7 @@ class RunningJob:
         Raises
         ------
         FlinkishError
-            The savepoint failed, and the job continues; or the error with which the start failed.
+            The job failed, the savepoint failed (the job then continues), or the start failed.
         """
         savepoint = self.stop()
         kept = self._program

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def flinkish_options() -> Mapping[str, str]:
-    """Return the settings of all jobs (``spark.*`` too); ``conftest.py`` may override this."""
+    """Return the settings of all jobs (``spark.*`` too); ``conftest.py`` may override them."""
     return {}
 
 

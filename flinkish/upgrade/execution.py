@@ -76,10 +76,10 @@ class Execution:
     def run(self) -> Upgrade:
         """Carry out the remaining steps; return the finished upgrade, or the running shadow.
 
-        Raises Locked if another process has taken the upgrade over; WaitTimeout if the old job has
-        not stopped in time (it is being stopped, and the upgrade can be resumed); RegistryError;
-        and another FlinkishError if a step of the rollback failed, which ``flinkish upgrade
-        rollback`` carries out again.
+        Raises Locked if another process has taken the upgrade over; WaitTimeout if a job has not
+        answered or ended in time (its request remains, and the upgrade can be resumed);
+        RegistryError; and another FlinkishError if a step of the rollback failed. In this case,
+        ``flinkish upgrade rollback`` carries that step out again.
         """
         effects = self.effects()
         while (effect := effects.get(self.upgrade.state)) is not None:
@@ -109,7 +109,7 @@ class Execution:
         self.upgrade = self._registry.save_upgrade(changed, self._owner)
 
     def _done(self, **changes: object) -> None:
-        """Record that the present step is complete."""
+        """Record that the current step is complete."""
         self._save(state=after(self.upgrade.kind, self.upgrade.state), **changes)
 
     def _fail(self, state: UpgradeState, error: FlinkishError) -> None:

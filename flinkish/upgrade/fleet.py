@@ -40,8 +40,9 @@ _R = TypeVar("_R")
 class FleetResult:
     """The outcome of one job of a fleet.
 
-    ``name`` is the pattern of an entry if no job matches it. ``job_id`` is the job that runs now,
-    ``error`` why it was not upgraded.
+    ``name`` is the pattern of an entry if no job matches it. ``job_id`` is the job that the
+    outcome leaves, as far as is known; None if no job matches. ``error`` says why the job was not
+    upgraded.
     """
 
     name: str
@@ -91,11 +92,11 @@ def carry_out(
 ) -> list[FleetResult]:
     """Upgrade the jobs of a fleet; return the results in the order of the entries.
 
-    A job named by an entry is not taken by a later pattern. ``at_once`` upgrades run at a time;
-    with ``keep_going`` the others are begun even if one fails. ``on_result`` is called with each
-    result as soon as it is known, never twice at the same time.
+    A pattern does not apply to a job that an earlier entry names. ``at_once`` upgrades run at a
+    time; with ``keep_going`` the others are begun even if one fails. ``on_result`` is called with
+    each result as soon as it is known, never twice at the same time.
 
-    Raises UsageError, before anything is begun, if two entries are for one job.
+    Raises UsageError, before anything is begun, if two entries apply to one job.
     """
     lock = threading.Lock()
     failed = threading.Event()
@@ -124,8 +125,8 @@ def carry_out(
 def run_at_once(run: Callable[[_T], _R], tasks: Sequence[_T], at_once: int) -> list[_R]:
     """Run tasks, ``at_once`` at a time, and return their results in order.
 
-    An interrupt does not wait for tasks in progress, which end with the process: what an upgrade
-    has done is recorded, and it can be resumed.
+    An interrupt does not wait for tasks in progress, which end with the process. What an upgrade
+    has done is recorded, so that the upgrade can be resumed.
     """
     futures: list[Future[_R]] = [Future() for _ in tasks]
     left = deque(zip(tasks, futures, strict=True))
@@ -284,7 +285,7 @@ def _own_context(context: Context, name: str) -> Iterator[Context]:
 
 
 class _Prefixed:
-    """A reporter whose lines begin with the name of a job."""
+    """A reporter whose notes and warnings begin with the name of a job."""
 
     _lock = threading.Lock()
 

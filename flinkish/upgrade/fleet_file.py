@@ -16,7 +16,7 @@ from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
 from flinkish.storage.locations import locate_from
 from flinkish.upgrade.target import Changes, NewVersion
 
-#: Options that other keys set, or that have no meaning in a fleet.
+#: Options of a restore that a fleet's file cannot set.
 _NOT_OF_A_FLEET = ("claim_mode", "fork", "verify")
 #: The keys that differ from the names of their fields, by field.
 _KEY_OF = {"allow_non_restored": "allow-non-restored-state", "path_map": "map-path"}
@@ -57,8 +57,8 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
 }
 _LEAST = {"parallelism": LEAST_PARALLELISM, "health-batches": LEAST_HEALTH_BATCHES}
 #: The keys of paths that start at the file's directory; an interpreter without a slash is looked up
-#: in PATH instead. ``pyexec``, the executors' interpreter, starts at that directory only if it is
-#: there, because it may also be in an archive that is unpacked elsewhere.
+#: in PATH instead. ``pyexec``, the executors' interpreter, starts at that directory only if such a
+#: file exists, because the interpreter may also be in an archive that is unpacked elsewhere.
 _PATHS = ("to", "spark-home", "pyexec", "pyclientexec")
 _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
 
@@ -67,8 +67,8 @@ _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "
 class FleetEntry:
     """One entry: the upgrade of the jobs of a name or a pattern.
 
-    ``pattern`` is a job's name, with ``*`` and ``?``, or its id. With ``handover`` the driver of
-    the new program starts before the job is stopped.
+    ``pattern`` is a job's id, or a job's name, in which ``*`` and ``?`` are wildcards. With
+    ``handover`` the driver of the new program starts before the job is stopped.
     """
 
     pattern: str
@@ -104,7 +104,9 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
         )
     defaults = table.get("defaults", {})
     entries = table.get("upgrade", [])
-    if not isinstance(defaults, dict) or not isinstance(entries, list) or not entries:
+    if not isinstance(defaults, dict):
+        raise _wrong("defaults is not a table", "write its keys below [defaults]")
+    if not isinstance(entries, list) or not entries:
         raise _wrong("it has no [[upgrade]]", "write one for each job or name pattern")
     if "job" in defaults:
         raise _wrong("[defaults] names a job", "name jobs in [[upgrade]]")

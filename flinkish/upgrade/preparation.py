@@ -29,7 +29,7 @@ from flinkish.upgrade.target import NewVersion, target_launch
 
 @dataclass(frozen=True)
 class Secrets:
-    """Secrets of the programs' launches, which the registry does not record.
+    """The secrets of the programs' launches; the registry does not record them.
 
     ``conf`` has the secret Spark settings that replace masked ones.
     """
@@ -70,9 +70,10 @@ def prepare(context: Context, job: JobRecord, version: NewVersion, kind: Upgrade
     """Check an upgrade against the running job, and change nothing.
 
     Raises ExternalJob if another launcher has started the job; WrongState if the job does not run;
-    UsageError if secrets of the job are missing, without which it could not be started again, or if
-    a shadow would write where the job does; LaunchFailed if Spark, Java or a Python of the new
-    program is missing; FlinkishError if the new program cannot be checked.
+    NoSavepointDirectory if no target is given or configured; UsageError if secrets of the job are
+    missing, without which the job could not be started again, if an option or a setting is invalid,
+    or if a shadow would write where the job does; LaunchFailed if Spark, Java or a Python of the
+    new program is missing; FlinkishError if the new program cannot be checked.
     """
     check_ours(job, "upgraded")
     changes, is_shadow = version.changes, kind is UpgradeKind.SHADOW
@@ -125,8 +126,8 @@ def check_agreed(ready: Ready) -> None:
     upgrade = ready.upgrade
     require_agreed(
         ready.plan.restore_plan,
-        f"the new program cannot resume from job {upgrade.name} ({upgrade.job_id}); the job runs "
-        "as before",
+        "the new program",
+        after=f"; job {upgrade.name} ({upgrade.job_id}) runs as before",
     )
 
 

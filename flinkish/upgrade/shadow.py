@@ -36,7 +36,7 @@ class ShadowUpgrade(Execution):
     def promote(self) -> None:
         """Decide that the shadow takes over; :meth:`run` then stops the old job.
 
-        Raises WrongState if the shadow is not SHADOWING, or no longer runs.
+        Raises WrongState if the shadow is not SHADOWING, or no longer runs; its error if it failed.
         """
         check_promotable(self._context, self.upgrade)
         # This drops the stop request of an earlier promotion, which has failed.
@@ -146,7 +146,7 @@ def shadow_job(context: Context, upgrade: Upgrade) -> JobRecord:
 
 
 def check_promotable(context: Context, upgrade: Upgrade) -> None:
-    """Raise WrongState unless an upgrade is a shadow that is SHADOWING and runs."""
+    """Raise WrongState, or a failed shadow's error, unless a shadow is SHADOWING and runs."""
     if upgrade.kind is not UpgradeKind.SHADOW:
         raise WrongState(f"upgrade {upgrade.upgrade_id} has no shadow", hint="")
     shadow = None if upgrade.new_job_id is None else shadow_job(context, upgrade)

@@ -46,8 +46,8 @@ def after(kind: UpgradeKind, state: UpgradeState) -> UpgradeState:
 def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None:
     """Return the state after the step of ``state`` failed; None if it does not change.
 
-    ENDING ends the new program if it has a job. A failed step of a rollback does not change the
-    state: ``flinkish upgrade rollback`` carries the step out again.
+    The step of ENDING ends the new program, if it has a job. A failed step of a rollback does not
+    change the state: ``flinkish upgrade rollback`` carries the step out again.
     """
     if state in (_S.ENDING, _S.RETURNING):
         return None
@@ -61,8 +61,8 @@ def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None
 def undo(upgrade: Upgrade) -> UpgradeState:
     """Return the state from which an unfinished upgrade is undone.
 
-    STOPPING and PROMOTING stay: the rollback first checks whether the old job has been asked to
-    stop. Raises WrongState if the upgrade is finished.
+    STOPPING and PROMOTING are returned as they are, because the rollback first checks whether the
+    old job has been asked to stop. Raises WrongState if the upgrade is finished.
     """
     if upgrade.state.is_final:
         raise WrongState(
@@ -87,12 +87,12 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
     health, target = upgrade.health, upgrade.target
     limit = f"{health.timeout:.15g} s"
     well = until_healthy(health)
-    watch = f"watch it {well}, allowing {limit} for its start and another {limit} for this"
+    watch = f"watch it {well}, allowing {limit} for its start and then another {limit}"
     if upgrade.kind is _K.SHADOW:
         yield f"1. take a savepoint of the job, which continues, in {target}"
         yield (
             "2. start the new program alongside it, as another job with its own query ids; both "
-            f"need resources: {resources(upgrade.launch)} more"
+            f"need resources, the new program {resources(upgrade.launch)}"
         )
         yield f"3. {watch}, and until it has caught up with the job"
         yield "4. when it is promoted: stop the job with a savepoint"
@@ -102,7 +102,7 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
         yield (
             "1. start the driver of the new program alongside the job, up to its first query; "
             "until step 3 "
-            f"both need resources: {resources(upgrade.launch)} more"
+            f"both need resources, the new program {resources(upgrade.launch)}"
         )
         yield f"2. stop the job with a savepoint in {target}"
         yield "3. have the new program start its queries from the savepoint"
@@ -158,9 +158,9 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
 def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
     """Return why a shadow's query has not caught up with the job yet, as a clause, or None.
 
-    It has caught up when it waits for input, when its watermark has reached that of the job, or,
-    without watermarks, when it processes rows clearly faster than they arrive. ``job`` is the job's
-    query of the same name, if there is one.
+    The query has caught up when it waits for input, when its watermark has reached that of the job,
+    or, without watermarks, when it processes rows clearly faster than they arrive. ``job`` is the
+    job's query of the same name, if there is one.
     """
     if shadow.waits_for_input:
         return None

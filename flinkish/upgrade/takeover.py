@@ -1,4 +1,4 @@
-"""Upgrades in place and by a shadow: begin one, or continue one whose process has ended.
+"""Upgrades in place and by a shadow: begin one, or take over one whose process has ended.
 
 In a handover the driver of the new program is started first, and waits at its first query.
 """
@@ -130,11 +130,12 @@ def resume(
 ) -> Execution:
     """Take over an upgrade whose process is gone, to finish it.
 
-    ``reference`` is a prefix of the upgrade's id. ``force`` is for a process on another host, which
-    cannot be checked.
+    ``reference`` is the upgrade's id, or a unique prefix of it. ``force`` is for a process on
+    another host, which cannot be checked.
 
     Raises UpgradeNotFound; WrongState if the upgrade is finished; Locked if its process runs, or
-    may run on another host (without ``force``); UsageError if secrets are missing.
+    may run on another host (without ``force``); UsageError if secrets are missing, or the prefix is
+    not unique.
     """
     return _taken_over(context, reference, secrets, force=force, back=False)
 
@@ -152,7 +153,7 @@ def rollback(
     ``sink_ahead`` is how the old program treats a sink that is ahead of the savepoint, in place of
     the upgrade's choice. It helps if a table cannot be rolled back because others wrote to it.
 
-    Raises WrongState too if the old job has been asked to stop for its shadow.
+    Raises WrongState also if the old job has been asked to stop for its shadow.
     """
     execution = _taken_over(
         context, reference, secrets, force=force, back=True, sink_ahead=sink_ahead
@@ -167,7 +168,8 @@ def promote(
 ) -> Execution:
     """Take over a shadow that runs alongside its job, and stop the job; see :func:`resume`.
 
-    Raises WrongState if the upgrade is not a shadow, or the shadow has not caught up or has ended.
+    Raises WrongState also if the upgrade is not a shadow, or the shadow has not caught up or has
+    ended; the shadow's error if it has failed.
     """
     upgrade, _ = context.registry.upgrade(reference)
     check_promotable(context, upgrade)  # before this process takes the upgrade over

@@ -101,7 +101,7 @@ def test_codecs(codec: str) -> None:
     for size in range(len(packed)):
         with pytest.raises(ValueError, match=r"too early|more than"):
             DECOMPRESS[codec](packed[:size], len(data))
-    with pytest.raises(ValueError, match=r"follows the compressed data|too late"):
+    with pytest.raises(ValueError, match=r"follows the compressed data|bytes follow it"):
         DECOMPRESS[codec](packed + b"12345", len(data))
     assert DECOMPRESS["deflate"](zlib.compress(data)[2:], len(data)) == data, "and its checksum"
 

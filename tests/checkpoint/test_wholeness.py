@@ -75,7 +75,7 @@ def test_a_checksum_file_for_another_size_is_damage(tmp_path: Path) -> None:
     file = newest(root, ".delta")
     sidecar = file.with_name(f".{file.name}.crc")
     sidecar.write_bytes(b"crc\0" + (512).to_bytes(4, "big") + bytes(4 * 9))
-    with pytest.raises(Corrupt, match=rf"{file.name} has \d+ bytes, and its checksum file"):
+    with pytest.raises(Corrupt, match=rf"{file.name} has \d+ bytes, but its checksum file"):
         read_whole_cut(str(root))
 
 

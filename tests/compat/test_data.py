@@ -102,7 +102,7 @@ SPOILT: list[tuple[Spoil, str]] = [
     (_set("scope", " "), "scope: must be a text"),
     (_set("versions", {}), "versions: must be a list"),
     (_set("line", "4", "versions", 1), "versions[1].line: '4' is not of the form"),
-    (_set("measured", "4.1.0", "versions", 1), "versions[1].measured: '4.1.0' is no release of"),
+    (_set("measured", "4.1.0", "versions", 1), "versions[1].measured: '4.1.0' is not a release of"),
     (lambda d: d["versions"].append(d["versions"][0]), "versions[3]: is there twice"),
     (_set("id", "No Id", "limitations", 0), "limitations[0].id: 'No Id' is not of the form"),
     (_set("advice", None, "limitations", 0), "limitations[0].advice: must be a text"),
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_refused_by_its_place(spoil: Spoil, message: str) -> No
     ("patches", "message"),
     [
         ([1], "limitations[6].releases[0].from.patches: must be the first and the last"),
-        ([2, 1], "limitations[6].releases[0].from.patches: [2, 1] is no range"),
+        ([2, 1], "limitations[6].releases[0].from.patches: [2, 1] is not a range"),
         ([0, True], "limitations[6].releases[0].from.patches: must be the first and the last"),
         ("0-1", "limitations[6].releases[0].from.patches: must be a list"),
     ],

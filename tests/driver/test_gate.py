@@ -16,7 +16,7 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.job import conclude
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.requests import actions, agent, job_savepoint, time_limit
+from flinkish.driver.requests import actions, agent, drain, job_savepoint, time_limit
 from flinkish.driver.requests.agent import leave_without_jvm
 from flinkish.driver.runtime import job_session, query_starts, quiesce
 from flinkish.driver.runtime.hook import Hook
@@ -221,9 +221,43 @@ def test_a_wait_goes_on_while_the_registry_cannot_say_whether_the_job_is_cancele
     registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None))
     monkeypatch.setattr(registry, "requests", Away(registry.requests, calls=1))
     stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    monkeypatch.setattr(actions, "_PAUSE", 0.0)
     stops._check_not_cancelled(request)
     with pytest.raises(WrongState, match="cancel"):
         stops._check_not_cancelled(request)
+
+
+def test_a_registry_that_is_away_is_not_asked_at_every_poll(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each question may take until the connection's time limit, while a batch waits to be seen."""
+    runtime = bare_runtime(registry)
+    registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None))
+    request = registry.claim(runtime.job_id)
+    assert request is not None
+    monkeypatch.setattr(registry, "requests", Away(registry.requests, calls=9))
+    monkeypatch.setattr(actions, "_PAUSE", 3600.0)
+    stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    for _ in range(3):
+        stops._check_not_cancelled(request)
+    assert capsys.readouterr().err.count("the server restarts") == 1
+
+
+def test_a_last_batch_that_ended_while_the_registry_was_asked_has_not_taken_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    times = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda _: None)
+    monkeypatch.setattr(drain, "time", times)
+    monkeypatch.setattr(spark_jvm, "has_ended", lambda _: clock[0] > 0)
+    monkeypatch.setattr(spark_jvm, "error_of", lambda _: None)
+    monkeypatch.setattr(drain, "newest_committed_batch", lambda _: 4)
+    query: Any = SimpleNamespace(name="q", jsq=None, checkpoint="")
+    runtime: Any = SimpleNamespace(run_once=lambda _: None)
+    drain._run_once(
+        runtime, query, 4, deadline=5.0, interrupted=lambda: clock.append(clock.pop() + 9)
+    )
+    assert clock == [9.0]
 
 
 def test_a_cancel_that_cannot_be_recorded_ends_the_job_as_canceled(
@@ -342,10 +376,27 @@ def test_a_driver_whose_program_does_not_end_leaves_once_its_end_is_recorded(
     for method in ("abandon", "transition"):
         monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
     left: list[JobState] = []
-    agent.finish_now(runtime, lambda _: left.append(registry.job(runtime.job_id).state))
+    agent.finish_now(
+        runtime, threading.Event(), lambda _: left.append(registry.job(runtime.job_id).state)
+    )
     assert left == [JobState.CANCELED]
-    agent.finish_now(runtime, lambda _: left.append(registry.job(runtime.job_id).state))
+    agent.finish_now(
+        runtime, threading.Event(), lambda _: left.append(registry.job(runtime.job_id).state)
+    )
     assert left == [JobState.CANCELED] * 2, "also if its end is recorded already"
+
+
+def test_a_driver_whose_program_ends_at_last_leaves_while_the_registry_is_away(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its threads would never end, and with them the process."""
+    runtime = bare_runtime(registry)
+    runtime.end(JobState.CANCELED)
+    closed = threading.Event()
+    closed.set()
+    monkeypatch.setattr(registry, "abandon", Away(registry.abandon, calls=1))
+    agent.finish_now(runtime, closed, lambda _: pytest.fail("the program is cut off"))
+    assert not registry.job(runtime.job_id).state.is_final
 
 
 @pytest.mark.parametrize("why", [None, "the registry says that this job is FAILED"])

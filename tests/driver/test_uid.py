@@ -46,7 +46,7 @@ def test_only_dataframes_can_be_named() -> None:
 def test_merging_keeps_the_first_call() -> None:
     first, second = Tag("1", uid="a", location="x:1"), Tag("2", uid_hash=HASH, location="x:2")
     assert merge(first, second) == Tag("1", "a", HASH, "x:1")
-    with pytest.raises(InvalidUid, match=r"'a' already \(x:1\).*'b'"):
+    with pytest.raises(InvalidUid, match=r"already has the uid 'a' \(x:1\).*'b'"):
         merge(first, Tag("3", uid="b"))
 
 
@@ -81,7 +81,7 @@ def test_a_plan_of_a_server_here_is_known_by_its_number(monkeypatch: pytest.Monk
     uid("a")(connect_frame(alias))
     uid_hash(HASH)(connect_frame(Plan(7)))
     assert {n: (t.uid, t.uid_hash) for n, t in tagging._of_client.items()} == {7: ("a", HASH)}
-    with pytest.raises(InvalidUid, match="cannot be 'b' too"):
+    with pytest.raises(InvalidUid, match="cannot have 'b' too"):
         uid("b")(connect_frame(alias))
 
 
@@ -129,13 +129,13 @@ class TestOnSpark:
     def test_an_alias_names_what_is_below_it(self, spark: Any, input_dir: str) -> None:
         df = _timed(spark, input_dir).dropDuplicates(["id", "ts"]).alias("x")
         assert ("dedup", None) in _tags(df.transform(uid("dedup")).select("x.id"))
-        with pytest.raises(InvalidUid, match="'dedup' already"):
+        with pytest.raises(InvalidUid, match="already has the uid 'dedup'"):
             df.alias("y").transform(uid("other"))
 
     def test_a_second_name_is_refused_the_same_is_not(self, spark: Any, input_dir: str) -> None:
         df = _read(spark, input_dir).transform(uid("a"))
         assert df.transform(uid("a")) is df
-        with pytest.raises(InvalidUid, match=r"'a' already \(.*test_uid.py:\d+\).*'b'"):
+        with pytest.raises(InvalidUid, match=r"already has the uid 'a' \(.*test_uid.py:\d+\).*'b'"):
             df.transform(uid("b"))
 
     def test_uid_and_hash_together(self, spark: Any, input_dir: str) -> None:

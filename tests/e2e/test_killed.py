@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import DriverLost
-from flinkish.registry.jobs import JobState
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.support.cli.command import Flinkish, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
@@ -77,13 +78,23 @@ def test_the_job_outlives_its_supervisor(flinkish: Flinkish, tmp_path: Path) -> 
     assert flinkish.job(job)["state"] == "FINISHED"
 
 
-def test_a_driver_that_was_declared_lost_ends_itself(flinkish: Flinkish) -> None:
-    """A reader on another host took it for dead during a pause: another job may have been started
-    from its savepoint, so it must not go on behind a FAILED."""
+def test_a_driver_that_was_declared_lost_goes_on_unless_another_job_does(
+    flinkish: Flinkish,
+) -> None:
+    """A reader on another host took it for dead while the registry could not be reached."""
     job = flinkish.run("rate.py")
     flinkish.wait_for_batch(job, 0)
+    lost = DriverLost("no heartbeat for 33 s")
     with flinkish.registry() as registry:
-        lost = DriverLost("no heartbeat for 33 s")
         registry.transition(job, JobState.FAILED, lost.message, failure=lost.to_record())
-    wait_until(lambda: "driver" not in processes_of(job))
+        wait_until(lambda: registry.job(job).state is JobState.RUNNING)
+        batch = flinkish.job(job)["queries"][0]["batch_id"]
+        flinkish.wait_for_batch(job, batch + 2)
+        launch = Launch("/app.py", restore=RestoreSpec("", job=job))
+        registry.add_job(
+            JobRecord("ab" * 16, "next", JobState.INITIALIZING, registry.now() + 3600, launch)
+        )
+        registry.transition(job, JobState.FAILED, lost.message, failure=lost.to_record())
+        wait_until(lambda: "driver" not in processes_of(job))
+        registry.transition("ab" * 16, JobState.FAILED)
     assert flinkish.job(job)["state"] == "FAILED"

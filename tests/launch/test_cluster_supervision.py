@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from flinkish.errors import LaunchFailed
+from flinkish.errors import DriverLost, LaunchFailed, RegistryError
 from flinkish.launch import supervisor
+from flinkish.launch.driver_process import DriverProcess
 from flinkish.launch.termination import application_of, can_kill, kill_job
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import CancelArguments
@@ -180,6 +183,55 @@ def test_how_long_an_unsupervised_driver_may_be_silent(
     registry.add_job(job)
     monkeypatch.setattr(Registry, "now", lambda _registry: START + silent)
     assert supervisor._has_ended(registry_url, job.job_id) is has_ended
+
+
+def test_silence_counts_only_while_the_registry_can_be_reached(
+    registry: Registry,
+    registry_url: str,
+    make_job: Callable[..., JobRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Even if a reader has declared the job lost: its driver takes that back once it can."""
+    job = make_job(
+        state=JobState.RUNNING,
+        launch=Launch("/app.py", master="yarn", conf=CLUSTER),
+        supervisor=process_ref(),
+        driver=ProcessRef("node1", 1, None),
+        heartbeat=START,
+    )
+    registry.add_job(job)
+    lost = DriverLost("no heartbeat from node1 for 60 s").to_record()
+    registry.transition(job.job_id, JobState.FAILED, failure=lost)
+    monkeypatch.setattr(Registry, "now", lambda _registry: START + 60)
+    assert not supervisor._has_ended(registry_url, job.job_id, watched=20)
+    assert supervisor._has_ended(registry_url, job.job_id, watched=40)
+
+    times = iter([100, 100, 102, 160, 170, 172])
+    answers: Iterator[bool | Exception] = iter(
+        [False, False, RegistryError("it is down"), False, True]
+    )
+    seen: list[float] = []
+
+    def has_ended(_url: str, _job_id: str, watched: float) -> bool:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        seen.append(watched)
+        return answer
+
+    monkeypatch.setattr(supervisor, "_has_ended", has_ended)
+    monkeypatch.setattr(supervisor, "_persistently", _until_it_answers)
+    clock = SimpleNamespace(monotonic=lambda: next(times), sleep=lambda _seconds: None)
+    monkeypatch.setattr(supervisor, "time", clock)
+    driver = SimpleNamespace(end_requested=False)
+    assert supervisor._await_remote_end(cast(DriverProcess, driver), registry_url, job.job_id)
+    assert seen == [0, 2, 0, 2]
+
+
+def _until_it_answers(look: Callable[[], bool]) -> bool:
+    while True:
+        with suppress(RegistryError):
+            return look()
 
 
 def test_a_job_that_is_not_submitted_yet(submit: Any, registry: Registry) -> None:

@@ -90,7 +90,7 @@ def test_a_call_is_read_once(question: Question, tmp_path: Path) -> None:
 
 
 def test_a_question_that_nobody_asks_is_refused() -> None:
-    with pytest.raises(Corrupt, match="cannot be asked a KnownRun"):
+    with pytest.raises(Corrupt, match="question of the kind 'KnownRun'"):
         DriverCall("KnownRun", {}).asked()
 
 

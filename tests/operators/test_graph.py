@@ -36,8 +36,8 @@ def test_edges_keep_their_order() -> None:
         ([node(1, outputs=(2,)), node(2)], (), "at one end only: 1 -> 2"),
         ([node(1), node(2, inputs=(1,))], (), "at one end only: 1 -> 2"),
         ([node(1, outputs=(2, 2)), node(2, inputs=(1,))], (), "at one end only: 1 -> 2"),
-        ([node(1)], (2,), "sources are 2, operators without inputs 1"),
-        ([node(1), node(2)], (1,), "sources are 1, operators without inputs 1, 2"),
+        ([node(1)], (2,), "sources are 2, but the operators without inputs are 1"),
+        ([node(1), node(2)], (1,), "sources are 1, but the operators without inputs are 1, 2"),
         (
             [node(1, outputs=(2,)), node(2, (1, 3), (3,)), node(3, (2,), (2, 4)), node(4, (3,))],
             (),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from flinkish.errors import WrongState
+from flinkish.errors import DriverLost, NameTaken, Superseded, WrongState
+from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.claims import file_resource, query_resource, table_resource
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 
 MakeJob = Callable[..., JobRecord]
 ID, OUT, TABLE = query_resource("i"), file_resource("/out"), table_resource("/t")
@@ -88,3 +90,101 @@ def test_a_driver_that_was_taken_for_dead_takes_nothing(
     with pytest.raises(WrongState, match="is FAILED by now"):
         registry.claim_resources(a, "q", [OUT])
     assert registry.claim_resources(b, "q", [OUT]) == []
+
+
+DRIVER = ProcessRef("far", 1, 2)
+
+
+def lost(registry: Registry, make_job: MakeJob, **fields: Any) -> JobRecord:
+    """A job that held a query id, files and a table, and that a reader has declared lost."""
+    job = make_job("lost", JobState.CREATED, driver=DRIVER, **fields)
+    registry.add_job(job)
+    registry.transition(job.job_id, JobState.RUNNING)
+    assert registry.claim_resources(job.job_id, "q", [ID, OUT, TABLE]) == []
+    registry.heartbeat(job.job_id, [status("q", "i")])
+    failure = DriverLost("no heartbeat from far for 31 s").to_record()
+    return registry.transition(job.job_id, JobState.FAILED, failure=failure)
+
+
+def test_a_lost_job_whose_driver_reports_again_goes_on_with_its_claims(
+    registry: Registry, make_job: MakeJob
+) -> None:
+    job = lost(registry, make_job)
+    _, other = jobs(registry, make_job)
+    assert registry.claim_resources(other, "q", [TABLE]) == [], "tables have several writers"
+    assert registry.take_back(job.job_id, ProcessRef("far", 1, 3)) is JobState.FAILED
+    assert registry.take_back(job.job_id, DRIVER) is JobState.RUNNING
+    again = registry.job(job.job_id)
+    assert (again.end_time, again.failure, again.driver) == (None, None, DRIVER)
+    history = [change.state.value for change in registry.state_history(job.job_id)]
+    assert history == ["CREATED", "RUNNING", "FAILED", "RESTARTING", "RUNNING"]
+    for resource in (ID, OUT):
+        holders = registry.claim_resources(other, "q", [resource])
+        assert [claim.job.job_id for claim in holders] == [job.job_id]
+    with pytest.raises(WrongState):
+        registry.restart(job, "by somebody who saw it lost")
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("resource", [ID, OUT])
+def test_a_lost_job_does_not_go_on_once_another_has_claimed_what_it_held(
+    registry: Registry, make_job: MakeJob, resource: str, *, ended: bool
+) -> None:
+    job = lost(registry, make_job)
+    _, other = jobs(registry, make_job)
+    assert registry.claim_resources(other, "q", [resource]) == []
+    if ended:
+        registry.transition(other, JobState.FINISHED)
+    with pytest.raises(Superseded, match=other):
+        registry.take_back(job.job_id, DRIVER)
+    assert registry.job(job.job_id).state is JobState.FAILED
+
+
+def resumed(registry: Registry, make_job: MakeJob, job: JobRecord) -> None:
+    launch = Launch("/a.py", restore=RestoreSpec("", job=job.job_id))
+    at = registry.now() + 1
+    registry.add_job(make_job("b", JobState.INITIALIZING, launch=launch, start_time=at))
+
+
+def named(registry: Registry, make_job: MakeJob, _job: JobRecord) -> None:
+    registry.add_job(make_job("lost", JobState.INITIALIZING))
+
+
+def purged(registry: Registry, _make_job: MakeJob, job: JobRecord) -> None:
+    registry.begin_purge(job, {})
+
+
+@pytest.mark.parametrize(
+    ("happens", "error"), [(resumed, Superseded), (named, NameTaken), (purged, WrongState)]
+)
+def test_a_lost_job_does_not_go_on_beside_what_has_replaced_it(
+    registry: Registry,
+    make_job: MakeJob,
+    happens: Callable[[Registry, MakeJob, JobRecord], None],
+    error: type[WrongState],
+) -> None:
+    job = lost(registry, make_job, launch=Launch("/a.py", named=True))
+    happens(registry, make_job, job)
+    with pytest.raises(WrongState) as caught:
+        registry.take_back(job.job_id, DRIVER)
+    assert type(caught.value) is error
+    assert registry.job(job.job_id).state is JobState.FAILED
+
+
+def test_a_lost_job_that_was_started_again_has_another_driver(
+    registry: Registry, make_job: MakeJob
+) -> None:
+    job = registry.restart(lost(registry, make_job), "again")
+    assert registry.take_back(job.job_id, DRIVER) is JobState.RESTARTING
+    registry.update_job(job.job_id, driver=ProcessRef("near", 1, 2))
+    failure = DriverLost("the driver process 1 on near is gone").to_record()
+    registry.transition(job.job_id, JobState.FAILED, failure=failure)
+    assert registry.take_back(job.job_id, DRIVER) is JobState.FAILED
+
+
+def test_a_claim_is_new_even_after_a_lost_job(registry: Registry, make_job: MakeJob) -> None:
+    first = lost(registry, make_job)
+    second = lost(registry, make_job)
+    with pytest.raises(Superseded):
+        registry.take_back(first.job_id, DRIVER)
+    assert registry.take_back(second.job_id, DRIVER) is JobState.RUNNING

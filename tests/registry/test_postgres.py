@@ -174,7 +174,7 @@ def test_a_url_is_given_as_it_is_to_libpq_with_a_timeout(
     used = {}
 
     def connect(text: str, **options: object) -> None:
-        given = {"connect_timeout": str(options.pop("connect_timeout", ""))}
+        given = {name: str(value) for name, value in options.items()}
         used.update({**conninfo_to_dict(text), **given})
         raise psycopg.OperationalError("no server here")
 
@@ -182,6 +182,22 @@ def test_a_url_is_given_as_it_is_to_libpq_with_a_timeout(
     with pytest.raises(RegistryError):
         Registry.open(url)
     assert (used["dbname"], used["connect_timeout"]) == ("db", timeout)
+
+
+def test_a_server_that_has_vanished_is_noticed_within_seconds(cluster: Cluster) -> None:
+    import psycopg
+
+    from flinkish.registry.postgres import PostgresDatabase
+
+    url = cluster.new_schema()
+    for given, limit in (("", "15000"), ("&tcp_user_timeout=7", "7")):
+        database = PostgresDatabase(url + given)
+        connection = database._connection
+        assert isinstance(connection, psycopg.Connection)
+        used = connection.info.get_parameters()
+        database.close()
+        assert used["tcp_user_timeout"] == limit
+        assert (used["keepalives_idle"], used["keepalives_count"]) == ("5", "3")
 
 
 def test_sqlite_alone_does_not_import_psycopg() -> None:

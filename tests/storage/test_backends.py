@@ -175,6 +175,12 @@ def test_a_store_that_does_not_answer_has_not_said_that_nothing_is_there(
         ask(RemoteStore(_Unreachable(), "webhdfs"), "webhdfs://host:1/savepoint")
 
 
+def test_a_copy_whose_source_cannot_be_read_names_the_source() -> None:
+    copy = ("webhdfs://host:1/from/a", "webhdfs://host:1/to/a", None, None, hashlib.sha256())
+    with pytest.raises(StorageError, match="cannot read webhdfs://host:1/from/a: no answer"):
+        RemoteStore(_Unreachable(), "webhdfs").copy_within(*copy)
+
+
 class _Endless(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
     """A file system with one endless file."""
 

@@ -81,6 +81,7 @@ def test_an_entry_says_what_is_other() -> None:
         ({"upgrade": [{"job": "a", "savepoint-path": "file:x"}]}, "savepoint-path of"),
         ({"upgrade": [{"job": "a", "sink-ahead": "x"}]}, "sink-ahead of"),
         ({"upgrade": [{"job": "a"}], "defaults": {"job": "b"}}, "[defaults] names a job"),
+        ({"upgrade": [{"job": "a"}], "defaults": 5}, "defaults is not a table"),
         ({"upgrade": [{"job": "a"}], "default": {}}, "unknown table or key 'default'"),
         ({"upgrade": [{"job": ""}]}, "job of [[upgrade]] number 1 is empty"),
         ({"upgrade": [{"job": "a", "savepoint-path": " "}]}, "savepoint-path of"),

@@ -110,10 +110,12 @@ def test_the_steps_for_people() -> None:
     upgrade = replace(UPGRADE, target="/srv/sp", health=Health(0, 30.0))
     text = "\n".join(describe(upgrade))
     assert "1. stop the job with a savepoint in /srv/sp" in text
-    assert "until its queries have started, allowing 30 s for its start and another 30 s" in text
+    assert (
+        "until its queries have started, allowing 30 s for its start and then another 30 s" in text
+    )
     handover = list(describe(replace(upgrade, kind=K.HANDOVER)))
     assert handover[0].startswith("1. start the driver of the new program alongside the job")
-    assert handover[0].endswith("a driver with 1g of memory more")
+    assert handover[0].endswith("the new program a driver with 1g of memory")
     shadow = list(describe(replace(upgrade, kind=K.SHADOW)))
     assert shadow[0] == "1. take a savepoint of the job, which continues, in /srv/sp"
     assert shadow[3] == "4. when it is promoted: stop the job with a savepoint"

@@ -1,7 +1,8 @@
-"""Spark's checkpoint format: the only place that parses and writes its files.
+"""Spark's checkpoint format: parsers and writers for everything but the rows of state.
 
-Pure functions over bytes and names, which need only the standard library. Nothing here touches a
-disk, or imports anything of flinkish but its errors and annotations. Parsing is strict: invalid
-content is refused with a :class:`~flinkish.checkpoint.format.errors.CheckpointFormatError` that
-names file and offset.
+The functions work on bytes, open files and names, and need only the standard library. They neither
+find files on a disk nor import anything of flinkish but its errors and annotations. Parsing is
+strict: invalid content is refused with a
+:class:`~flinkish.checkpoint.format.errors.CheckpointFormatError` that names the file and, if known,
+the offset.
 """

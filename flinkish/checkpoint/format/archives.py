@@ -1,8 +1,8 @@
 """RocksDB snapshot archives, ``<version>.zip``: their members, and the one called ``metadata``.
 
 Spark's ``RocksDBFileManager`` puts RocksDB's small files and ``metadata``
-(``RocksDBCheckpointMetadata``) into a zip, and its immutable files under unique names into
-``SSTs/`` and ``logs/``, shared by all versions that use them.
+(``RocksDBCheckpointMetadata``) into a zip, and RocksDB's immutable files under unique names into
+``SSTs/`` and ``logs/``, where all versions that use them share them.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class ArchiveMetadata:
 
     ``shared`` are the files outside the archive. ``rows`` is Spark's own count, with the rows of
     internal families; None if Spark did not count. ``families`` are the names of the column
-    families by their ids, with which keys start; empty in a store without families (all stores of
-    Spark 3.5). ``internal`` families are Spark's own (counters, indexes).
+    families by their ids, with which the keys of rows start; empty in a store without families (as
+    all stores of Spark 3.5 are). ``internal`` families are Spark's own (counters, indexes).
     """
 
     shared: tuple[SharedFile, ...]
@@ -173,7 +173,7 @@ def write_archive_metadata(
     with_families: bool = True,
     version: int = 1,
 ) -> bytes:
-    """Write the member ``metadata`` of a snapshot.
+    """Return the bytes of the member ``metadata`` of a snapshot.
 
     ``shared`` are the snapshot's files in ``SSTs/``. ``rows`` is the number of rows in families
     that are not ``internal``, ``internal_rows`` the number in those that are. ``families`` are ids

@@ -10,8 +10,8 @@ changes of every version v after it, up to V; version 0 is empty:
 - RocksDB with unique ids (checkpoint format 2, Spark 4.x) ``s_<id>.zip`` and ``v_<id>.changelog``,
   where ``commits/<v-1>`` says which id counts; other ids of the same version are left over from
   failed attempts. The lineage at the head of each changelog lists all versions back to the snapshot
-  it was written on. A lineage that is empty or starts without a snapshot continues with files of
-  format 1, from before the query switched.
+  it was written on. If a lineage is empty or starts without a snapshot, files of format 1 precede
+  it, from before the query switched.
 
 ``<file>.crc`` next to a file is Spark's own checksum of it.
 """
@@ -32,7 +32,7 @@ from flinkish.checkpoint.format.text import parse_json
 _HDFS_KINDS: Final = ("snapshot", "delta")
 _ROCKSDB_KINDS: Final = ("zip", "changelog")
 
-#: Version and unique id of every state since a snapshot, the oldest first.
+#: Version and unique id of every state from a snapshot's on, the oldest first.
 Lineage = tuple[tuple[int, str], ...]
 
 
@@ -45,7 +45,7 @@ class Chain:
 
     @property
     def name(self) -> str:
-        """The file to name in an error about no single file; "" for the empty version 0."""
+        """The file to name in an error about the whole chain; "" for the empty version 0."""
         return self.snapshot or (self.changes[-1] if self.changes else "")
 
     @property
@@ -59,7 +59,7 @@ class KnownFiles:
     """The files of a version that the commit log identifies.
 
     ``archives`` are the zips among them. Without ``exact`` the unique ids of older versions are no
-    longer known, so that files of failed attempts may be among them.
+    longer known, so that ``files`` may contain files of failed attempts.
     """
 
     files: tuple[str, ...]
@@ -73,7 +73,7 @@ def find_chain(files: Iterable[VersionedFile], version: int, backend: str) -> Ch
     Raises MissingStateFile if a file that the version needs is missing.
     """
     kinds = _HDFS_KINDS if backend == HDFS else _ROCKSDB_KINDS
-    # An id in the name means another checkpoint format: such files never serve a plain version.
+    # An id in a name means another checkpoint format, whose files never serve a plain version.
     return _plain({(f.kind, f.version) for f in files if f.unique_id is None}, version, kinds)
 
 
@@ -90,7 +90,7 @@ def _plain(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) 
 
 
 def _name_missing(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) -> str:
-    """Return the name of the missing file: a change, or a snapshot if there are no changes."""
+    """Return the missing file's name: a snapshot if there are only snapshots, else a change."""
     snapshot, change = kinds
     only_snapshots = {kind for kind, _ in present} == {snapshot}
     return f"{version}.{snapshot if only_snapshots else change}"
@@ -109,7 +109,8 @@ def find_chain_by_lineage(
     """Find the files of a version of a RocksDB store whose names carry unique ids.
 
     ``unique_id`` is the version's id in the commit log; ``lineage_of`` reads the lineage at the
-    start of a changelog. Raises MissingStateFile.
+    start of a changelog. Raises MissingStateFile if a file that the version needs is missing, and
+    the errors of ``lineage_of``.
     """
     listed = list(files)
     snapshot, change = _ROCKSDB_KINDS
@@ -139,8 +140,8 @@ def find_known_files(
 ) -> KnownFiles:
     """Find the files of a version of a RocksDB store with unique ids, by the commit log alone.
 
-    Lineages are in the files' content, which a cut does not read. All files of versions whose
-    commits Spark has trimmed are kept.
+    The files' content, and so their lineages, is not read. All files of versions whose commits
+    Spark has trimmed are included.
 
     The files are in the order of their versions, however many ids are known: a savepoint carries
     fewer commits than its checkpoint has, and both must give the same result.
@@ -199,6 +200,6 @@ def parse_lineage(text: bytes) -> Lineage:
 
 
 def write_lineage(lineage: Iterable[tuple[int, str]]) -> str:
-    """Write the lineage of a changelog."""
+    """Return the JSON of a changelog's lineage."""
     items = [{"version": v, "checkpointUniqueId": unique} for v, unique in lineage]
     return json.dumps(items, separators=(",", ":"))

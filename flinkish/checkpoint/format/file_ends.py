@@ -1,8 +1,8 @@
 r"""Whether a checkpoint's files are whole: by their ends, and by Hadoop's checksums. Pure.
 
 Spark writes a file under a temporary name and renames it, so a file that is empty or cut off was
-damaged later: a full disk, an interrupted copy, a crash before the data reached the disk. The end
-of most files shows it, without reading the rest:
+damaged later, by a full disk, an interrupted copy, or a crash before the data reached the disk. In
+most files the end shows this, so the rest need not be read:
 
 - deltas, snapshots and changelogs that lz4-java (Spark's default) compressed end with an end mark
   of 21 bytes. Streams of other codecs have none that can be read from the end;
@@ -62,7 +62,7 @@ def size_of_checksum_file(size: int) -> int:
 def recorded_checksums(content: bytes, size: int) -> bytes | None:
     """Return the checksums in a checksum file; None if they are not of a file of ``size`` bytes.
 
-    Then the checksum file is a remnant of a file that has been replaced, or has another chunk size.
+    Then the checksum file is a remnant of a replaced file, has another chunk size, or is damaged.
     """
     if not content.startswith(_HEAD) or len(content) != size_of_checksum_file(size):
         return None

@@ -1,7 +1,7 @@
 """Rewrite log entries and ``metadata`` for another checkpoint or other state, or create them.
 
 A rewrite leaves everything else as Spark wrote it, unknown keys included. All functions that
-rewrite raise CheckpointFormatError for bytes that are not such a file.
+rewrite raise CheckpointFormatError for bytes that are not a log entry or a ``metadata`` file.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def with_lines(data: bytes, name: str, *, watermark_ms: int, lines: Sequence[Log
 def with_commit(
     data: bytes, name: str, *, watermark_ms: int, state_ids: Mapping[int, StateIds]
 ) -> bytes:
-    """Rewrite a commit log entry with another next watermark and (v2) other ids of state files."""
+    """Rewrite a commit log entry with another watermark and, in version 2, other state file ids."""
     version = parse_commit(data, name).version
     head, _, body = data.partition(b"\n")
     content = _content(body)

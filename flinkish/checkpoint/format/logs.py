@@ -49,10 +49,11 @@ def compacted_number(name: str) -> int | None:
 def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], list[str]]:
     """Return the entries of a file source's log that make up position ``limit``.
 
-    Returns the entries that exist, and those that are missing. They start at the newest
-    ``<n>.compact`` not above ``limit``. Later entries are left out, because their files would
-    count as read. If there is a compacted entry before the newest, it comes first: Spark does not
-    read its content, but derives the log's compaction interval from the distance of the two.
+    Returns the entries that exist, and those that are missing (of very many only the first). They
+    start at the newest ``<n>.compact`` not above ``limit``. Later entries are left out, because
+    their files would count as read. If there is a compacted entry before the newest, it comes
+    first: Spark does not read its content, but derives the log's compaction interval from the
+    distance of the two.
     """
     existing = set(names)
     compacts = _compacts(existing, limit)
@@ -160,9 +161,10 @@ class CommitEntry:
 def parse_offsets(data: bytes, name: str) -> OffsetEntry:
     """Parse an entry of the offset log.
 
-    Every source has a line, and no line is empty. A source defines the content of its offset, but
-    ``Offset.json`` requires JSON: a line that begins as JSON must be valid JSON. A truncated file
-    is thus detected, unless whole lines are left, or the beginning of a number.
+    Every source (in version 2, every source with an offset) has a line, and no line is empty. A
+    source defines the content of its offset, but ``Offset.json`` requires JSON: a line that begins
+    as JSON must be valid JSON. A truncated file is thus detected, unless whole lines are left, or
+    the beginning of a number.
 
     Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError for damage.
     """
@@ -270,5 +272,5 @@ def parse_query_id(data: bytes, name: str = METADATA) -> str:
         raise CheckpointFormatError(name, 0, "the file ends too early: it is empty")
     query_id = parse_object(data, name).get("id")
     if not isinstance(query_id, str) or not query_id:
-        raise CheckpointFormatError(name, 0, "it names no query id")
+        raise CheckpointFormatError(name, 0, "it has no query id")
     return query_id

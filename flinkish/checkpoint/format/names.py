@@ -23,7 +23,7 @@ HDFS: Final = "hdfs"
 ROCKSDB: Final = "rocksdb"
 #: Not a backend of Spark: state that flinkish's engine writes, in Avro files.
 CANONICAL: Final = "avro"
-#: A file in a store of such state, with the number of rows in each other file; written last.
+#: A file in a canonical store, with the number of rows in each of the other files; written last.
 COUNTS: Final = "_counts.json"
 
 #: Name of an operator's only store, and of a store's only column family.
@@ -69,7 +69,7 @@ def parse_number(name: str) -> int | None:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a name from a file's content is a plain name, which leaves no directory."""
+    """Return whether a name from a file's content is plain, so that it stays in its directory."""
     return name not in {"", ".", ".."} and "/" not in name and "\0" not in name
 
 

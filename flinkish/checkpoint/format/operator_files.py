@@ -43,7 +43,7 @@ def metadata_path(v2: Iterable[str], batch: int) -> str:
 def store_names(metadata: OperatorMetadata | None, directories: Iterable[str]) -> tuple[str, ...]:
     """Return the names of an operator's stores, in Spark's order.
 
-    ``metadata`` is None for Spark 3.5; ``directories`` are the names below its partitions.
+    ``metadata`` is None for Spark 3.5; ``directories`` are the names in a partition's directory.
     """
     if metadata is not None and metadata.stores:
         return tuple(sorted(set(metadata.store_names), key=_order))
@@ -63,7 +63,7 @@ def store_directory(store: str) -> str:
 def schema_path(metadata: OperatorMetadata | None, store: str) -> str:
     """Return the path of a store's schema, below the operator's directory.
 
-    The metadata names it by a path that was absolute when written; only its last part counts.
+    The metadata records the absolute path at which it was written; only the last part counts.
     """
     listed = metadata.schema_file(store) if metadata else None
     if listed is not None:
@@ -79,8 +79,8 @@ def expected_partitions(
     State is in the pinned number of partitions, but operators without a key have one partition:
     global limits (their key is of the null type) and aggregations without grouping.
 
-    ``keys`` are the known key schemas of the operator's stores; without any, a single partition may
-    be complete. ``on_disk`` is the number of partitions on disk.
+    ``keys`` are the known key schemas of the operator's stores; if there are none, a single
+    partition on disk counts as complete. ``on_disk`` is the number of partitions on disk.
     """
     columns = [column for schema in keys for column in schema.get("fields", ())]
     if all(str(each.get("type")) in _NULL_TYPES for each in columns) and (keys or on_disk == 1):
@@ -97,9 +97,9 @@ class OperatorStore:
     """One store of an operator.
 
     ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 for a store
-    without such scans.
-    ``partitions`` is Spark's count, which may be higher than the number on disk. ``schema_paths``
-    are absolute locations of its schema files, the oldest first; None in version 1.
+    without such scans. ``partitions`` is Spark's count, which may be higher than the number on
+    disk. ``schema_paths`` are absolute locations of its schema files, the oldest first; None in
+    version 1.
     """
 
     name: str
@@ -173,7 +173,7 @@ def _locations(item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def write_operator_metadata(metadata: OperatorMetadata) -> bytes:
-    """Write a metadata file; parsed metadata gives the same bytes again.
+    """Return the bytes of a metadata file; parsed metadata gives the same bytes again.
 
     Raises CannotWrite if the version does not exist, or the content is not that of the version.
     """
@@ -208,9 +208,9 @@ def with_operator(
 ) -> bytes | None:
     """Rewrite operator metadata for the operator ``ordinal`` of the checkpoint at ``root``.
 
-    Its schema locations (version 2) are absolute: Spark would follow them back to the old
-    checkpoint. Their form (``file:/p``, ``file:///p`` or plain) stays as Spark wrote it, and so do
-    unknown keys.
+    The recorded locations of schemas are absolute, and Spark would follow them back to the old
+    checkpoint, so they are changed too. Their form (``file:/p``, ``file:///p`` or plain) stays as
+    Spark wrote it, and so do unknown keys.
 
     Returns None if nothing changes. ``kind`` is the new ``operatorName``; None keeps it. Raises
     CheckpointFormatError if the metadata is damaged, or a location is not in a state directory.
@@ -235,7 +235,7 @@ def moved_location(location: str, name: str, root: str, ordinal: int) -> str:
 
     ``location`` is recorded in the file ``name``. ``root`` is a local path, or a URL as Spark names
     it. Raises CheckpointFormatError if the location is not in a state directory, or leads out of
-    it: the file may be of an untrusted savepoint, and Spark reads what is at the location.
+    it, because the file may be from an untrusted savepoint, and Spark reads what the location has.
     """
     before, mark, after = location.rpartition(_STATE_MARK)
     _, slash, rest = after.partition("/")

@@ -1,7 +1,7 @@
 """The settings that an offset log pins, and what Spark assumes where a setting is absent.
 
-Spark's ``OffsetSeqMetadata``: ``relevantSQLConfs`` are written into each entry of the offset log,
-and override the session's at a restart (``setSessionConf``).
+The ``relevantSQLConfs`` of Spark's ``OffsetSeqMetadata`` are written into each entry of the offset
+log, and override the session's settings at a restart (``setSessionConf``).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def pinned(pins: Mapping[str, str], setting: str) -> str:
 
 
 def short_codec(codec: str) -> str:
-    """Return Spark's short name of a codec, such as ``lz4``, also for the name of its class."""
+    """Return Spark's short name for a codec, such as ``lz4``, given that name or its class."""
     simple = codec.rpartition(".")[2]
     return simple.removesuffix("CompressionCodec").lower()
 
@@ -87,7 +87,7 @@ def known_backend(pins: Mapping[str, str], name: str) -> str:
     provider = pinned(pins, PIN_PROVIDER)
     backend = _BACKENDS.get(provider.rpartition(".")[2])
     if backend is None:
-        reason = f"state stores by {provider[:200]!r} are not known"
+        reason = f"the state store provider {provider[:200]!r} is not known"
         raise UnsupportedCheckpointFormat(name, None, reason)
     return backend
 

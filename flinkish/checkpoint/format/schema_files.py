@@ -116,7 +116,7 @@ def _family(reader: _Reader) -> FamilySchemas:
 
 
 def write_schema_file(families: Sequence[FamilySchemas], version: int) -> bytes:
-    """Write a state schema file; families from :func:`parse_schema_file` give the same bytes again.
+    """Return the bytes of a state schema file; parsed families give the same bytes again.
 
     ``version`` is 1 to 3; files of versions 1 and 2 have a single family. Raises CannotWrite for
     another version, for families that it cannot have, or for a schema whose characters make it too
@@ -172,7 +172,7 @@ class _Reader:
         text = self.utf()
         match = _VERSION.fullmatch(text)
         if match is None:
-            reason = f"state schemas of version {text[:20]!r}"
+            reason = f"{text[:20]!r} is not a version of state schemas"
             raise CheckpointFormatError(self._name, 0, reason)
         if int(match[1]) > 3:
             reason = f"state schemas of version {text!r}; the newest known is 'v3'"
@@ -184,14 +184,15 @@ class _Reader:
         start = self.at
         number = int(struct.unpack(form, self._take(struct.calcsize(form)))[0])
         if number < 0:
-            raise CheckpointFormatError(self._name, start, f"a count of {number}")
+            raise CheckpointFormatError(self._name, start, f"the number {number} is negative")
         return number
 
     def count(self) -> int:
         """Return the number of items that follow, each of at least two bytes."""
         count = self.number(">i")
         if count > (len(self._data) - self.at) // 2:
-            raise CheckpointFormatError(self._name, self.at - 4, f"a count of {count}")
+            reason = f"the file is too short for {count} items"
+            raise CheckpointFormatError(self._name, self.at - 4, reason)
         return count
 
     def utf(self) -> str:

@@ -75,8 +75,8 @@ def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
     """Parse the first line of a file: ``v1`` or ``v2``, as in all of Spark's logs.
 
     Returns the version, and the offset of the content after the line. Spark reads this line with
-    ``MetadataVersionUtil``, and has only ever written these two. ``what`` is the kind of file, for
-    errors, such as ``log``.
+    ``MetadataVersionUtil``, and has only ever written these two versions. ``what`` is the kind of
+    file, for errors, such as ``log``.
 
     Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError if there is no
     version, or nothing follows.
@@ -98,18 +98,18 @@ def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
 
 
 def spark_json(value: Any) -> str:
-    """Write JSON like Spark's Jackson: compact, characters unescaped, escapes in capitals."""
+    """Return JSON as Spark's Jackson writes it: compact, unescaped, but escapes in capitals."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPE.sub(lambda m: "\\u" + m[1][1:].upper() if len(m[1]) > 1 else m[0], text)
 
 
 def json_bytes(value: Any) -> bytes:
-    """Write JSON like :func:`spark_json`, in UTF-8; unpaired surrogates stay escapes."""
+    """Return the JSON of :func:`spark_json` in UTF-8; unpaired surrogates are escaped."""
     return _LONE.sub(lambda m: f"\\u{ord(m[0]):04X}", spark_json(value)).encode()
 
 
 def write_utf(text: str) -> bytes:
-    """Write a string like Java's ``DataOutput.writeUTF``; CannotWrite beyond ``MAX_UTF`` bytes."""
+    """Return the bytes of Java's ``DataOutput.writeUTF``; CannotWrite beyond ``MAX_UTF`` bytes."""
     units = text.encode("utf-16-be", "surrogatepass")
     points = struct.unpack(f">{len(units) // 2}H", units)
     data = b"".join(

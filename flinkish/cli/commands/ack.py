@@ -21,7 +21,9 @@ def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
     until it is acknowledged.
     """
     if bool(jobs) == every:
-        raise UsageError("name at least one job, or use --all", hint="see: flinkish list --failed")
+        raise UsageError(
+            "name at least one job, or use --all, but not both", hint="see: flinkish list --failed"
+        )
     with call.session() as session:
         acknowledged = acknowledge(session, jobs)
         out = session.out

@@ -61,8 +61,9 @@ def bundle(
 
     An operator for Kubernetes, Airflow or a script submits FILE.py as the program, with further
     arguments. The job gets its registry and its name from the environment or Spark's settings, see
-    docs/jobs-started-by-others.md. Without APP.py the first argument names the program. FILE
-    has flinkish and the packages that it needs, for this Python and platform, and no secrets.
+    docs/jobs-started-by-others.md. Without APP.py, the first argument that the launcher passes
+    names the program. FILE contains flinkish and the packages that flinkish needs, for this Python
+    and platform, but no secrets.
     """
     application = words[0] if words and module is None else None
     rest = words if application is None else words[1:]

@@ -52,8 +52,9 @@ def cancel(
 ) -> int:
     """Cancel a job, with a savepoint first if -s is given.
 
-    If the driver runs on this host and does not answer within execution.cancel.grace, it is
-    killed.
+    A driver that does not answer within execution.cancel.grace, or does not end, is killed if it
+    runs on this host or in cluster mode; with -s only after the savepoint is complete. With
+    -detached, no driver is killed.
     """
     job, with_savepoint, target = resolve_words(job, savepoint)
     with call.session() as session:
@@ -82,10 +83,10 @@ def cancel(
 
 
 def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, str | None]:
-    """Return (job, with a savepoint, its target or None for the default). Pure.
+    """Return (job, whether a savepoint is taken, its target or None for the default). Pure.
 
-    In ``cancel -s JOB``, click takes JOB for the optional target and finds no job. A target without
-    a job is therefore the job (Flink: ``CliFrontend.cancel``).
+    In ``cancel -s JOB``, click treats JOB as the optional target and finds no job. A target without
+    a job is therefore the job (Flink: ``CliFrontend.cancel``). UsageError if both are missing.
     """
     if job is None:
         if not savepoint:

@@ -57,7 +57,8 @@ class CheckOptions(OriginOptions):
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="Save the plan for run --plan FILE. It is bound to the savepoint, the program and Spark.",
+    help="Save the plan of a savepoint for run --plan FILE. The plan is bound to the savepoint, "
+    "the program and Spark.",
 )
 @click.option(
     "--format",
@@ -74,12 +75,12 @@ def check(call: Call, **options: Any) -> int:
     """Show what restoring a savepoint or a job with a program would do.
 
     The program runs to its end, but its queries are only planned: none is started, no stream is
-    read and nothing is written. The plan is the one that run -s carries out. Exit code 0: can
-    be restored; 4: cannot; 5: can be restored with -n or another consent.
+    read and no output is written. The plan is the one that run -s carries out. Exit code 0: the
+    state can be restored; 4: it cannot; 5: it can be restored with -n or another consent.
 
-    With a JOB, running or ended, check whether APP.py could resume from it if it stopped now.
-    This reads the newest committed batch of each query; nothing is copied and the job is not
-    touched. Existing paths and URLs are savepoints, as after -s.
+    With a JOB, running or ended, check whether APP.py could resume from the newest committed
+    batch of each of the job's queries. Nothing is copied and the job is not touched. Words that
+    are existing paths or URLs are savepoints, as after -s.
     """
     check_options = CheckOptions(**options)
     form = _form(call.out, check_options.form)
@@ -120,7 +121,7 @@ def _program_of(origin: Origin | None) -> str | None:
 
 
 def _annotated(origin: Origin | None) -> str | None:
-    """Return the file that annotations refer to; None if the program is no file in the checkout."""
+    """Return the program's file for annotations; None if it is unknown or not in the checkout."""
     file = None if origin is None else origin.program.application
     return plan_markdown.in_repository(file, os.environ)
 

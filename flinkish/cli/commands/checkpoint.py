@@ -21,11 +21,12 @@ def checkpoint(call: Call, job: str, timeout: float | None, no_wait: bool) -> in
 
     Flink's command triggers a checkpoint. Spark checkpoints every batch, so nothing is
     triggered here: when the next batch is committed, the checkpoint contains everything that
-    the job had done before this call. Without new input there is no next batch, and the wait
-    times out.
+    the job had done before the wait. Without new input there is no next batch, and the wait
+    times out. Queries that have ended are not waited for.
 
-    If the job is FINISHED, its newest batches are shown; if it is FAILED, the exit code is that
-    of its failure.
+    If the job is FINISHED, its newest batches are shown. If it is FAILED, the exit code is that
+    of its failure; if it is CANCELED, the exit code is 1. With --no-wait, the newest batches of
+    these jobs are shown too.
     """
     with call.session() as session:
         record = session.find_job(job, include_final=True)

@@ -60,7 +60,7 @@ def _complete_connector(
     type=click.Choice(FRAMEWORKS),
     default=FRAMEWORKS[0],
     show_default=True,
-    help="Whose versions.",
+    help="Framework whose versions are shown.",
 )
 @click.option(
     "--connectors",
@@ -70,8 +70,8 @@ def _complete_connector(
     flag_value=ALL,
     default=None,
     shell_complete=_complete_connector,
-    help="Show connectors instead: which release works with which Spark, and can resume whose "
-    "checkpoints. Without a name, or with 'all', every connector.",
+    help="Show connectors instead: for each release, the versions of Spark that it works with, and "
+    "the checkpoints that it can resume. Without a name, or with 'all', every connector.",
 )
 def compat(
     call: Call,
@@ -89,9 +89,10 @@ def compat(
     Spark's table is measured per operator, state backend and non-default format; Flink's comes
     from its documentation. The exit code is 0 whatever the verdict.
 
-    With --connectors, show which releases of Spark's connectors (kafka, delta, iceberg) were
-    measured to work with which Spark as source and as sink, and which can resume the
-    checkpoints of which others; with FROM and TO, only upgrades from one Spark to the other.
+    With --connectors, show for each release of a connector (kafka, delta, iceberg) the versions
+    of Spark that it was measured to work with, as source and as sink, and the checkpoints that
+    it can resume. FROM and TO limit the table to checkpoints that were created with FROM, and
+    resumed with TO.
     """
     from flinkish.compat.data import load
     from flinkish.compat.lookup import compare_versions

@@ -17,7 +17,7 @@ def config() -> None:
 @command("show", exit_codes=(), documents=(ConfigDocument,))
 @click.option("--origin", is_flag=True, help="Show where each value comes from.")
 def show(call: Call, origin: bool) -> int:
-    """Show every key and its value (empty if it has none); passwords are hidden."""
+    """Show every key and its value, if it has one; passwords are hidden."""
     with call.session() as session:
         settings = session.config.settings()
         out = session.out

@@ -35,7 +35,7 @@ class ExportOptions(OriginOptions):
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The names of the arguments before the program that no option replaces."""
+        """The names of the arguments before the program, without those that an option replaces."""
         words = (("SAVEPOINT", self.savepoint), ("DIR", self.replaces))
         return tuple(name for name, option in words if option is None)
 
@@ -44,7 +44,7 @@ class PlacesFirst(Command):
     """A command that accepts options between and after the words that precede its program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move these words behind the options that follow them: ``SAVEPOINT DIR --fork APP.py``."""
+        """Move the leading words behind the options after them: ``SAVEPOINT DIR --fork APP.py``."""
         rest, options, words = list(args), list[str](), list[str]()
         while True:
             at = end_of_options(self, rest)
@@ -77,26 +77,26 @@ class PlacesFirst(Command):
 @click.option(
     "--query",
     metavar="NAME",
-    help="Export only this query; the program must be able to restore all of them.",
+    help="Export only this query; the program must still be able to restore all queries.",
 )
 @click.option(
     _REPLACES,
     "replaces",
     metavar="PATH",
     type=click.Path(),
-    help="Instead of DIR: replace this checkpoint of a program by the query's; the old one is "
-    "kept beside it.",
+    help="Instead of DIR: replace this checkpoint of a program with that of the query; the old "
+    "checkpoint is kept beside it.",
 )
 @parallelism_option
 @program_options
 def export(call: Call, **options: Any) -> int:
-    """Make plain Spark checkpoints of a savepoint, which programs continue without flinkish.
+    """Make plain Spark checkpoints from a savepoint, so that programs continue without flinkish.
 
     Each query gets a directory in DIR for its checkpointLocation. Without APP.py the state stays
-    as it is, and no JVM is started. With it the plan of check is carried out: the program runs to
-    its end and none of its queries is started; the checkpoints are for its Spark. SAVEPOINT may
-    also be a plain checkpoint, or a job that has ended. DIR is created only when all checkpoints
-    are complete. Exit codes 4 and 5 as for check.
+    as it is, and no JVM is started. With APP.py, the plan of check is carried out: the program
+    runs to its end and none of its queries is started; the checkpoints are for the Spark that
+    runs the program. SAVEPOINT may also be a plain checkpoint, or a job that has ended. DIR is
+    created only when all checkpoints are complete. Exit codes 4 and 5 mean the same as for check.
     """
     parsed = ExportOptions(**options)
     with call.session(parsed.settings()) as session, driver_output(call.out):
@@ -143,7 +143,7 @@ def _show(out: Output, result: ExportResult) -> None:
     for name in result.new_queries:
         out.line(f"query {name} has no saved state: it starts in a new checkpoint")
     if result.spark_version is None:
-        out.line("readable by the Spark that wrote the state, which is not recorded")
+        out.line("readable by the Spark that wrote the state; its version is not recorded")
     else:
         out.line(f"readable by Spark {result.spark_version}")
     if result.replaced is not None:

@@ -45,7 +45,7 @@ from flinkish.savepoint.format.operator_lookup import address
     type=click.Choice(["all", "stateful"]),
     metavar="[all|stateful]",
     help="Exit 4 if a stateful operator has no uid (for CI); with 'all', if any operator has none, "
-    "as pipeline.auto-generate-uids=false.",
+    "as with pipeline.auto-generate-uids=false.",
 )
 @parallelism_option
 @program_options
@@ -138,7 +138,7 @@ def _shared_ids(queries: list[dict[str, Any]]) -> list[str]:
 
 
 def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
-    """Yield a query as lines for people: its tree, then the state of each stateful operator."""
+    """Yield a query as lines: its tree and, unless ``quiet``, the state of stateful operators."""
     yield f"Query {query['name']}"
     yield from (f"  {line}" for line in query["tree"])
     if quiet:

@@ -37,7 +37,7 @@ REDRAW = 1.0
 def _states(
     _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> frozenset[JobState]:
-    """Return the job states that words such as ``running,failed`` name, in upper or lower case."""
+    """Return the states that words such as ``running,Failed`` name; UsageError for other words."""
     words = [word.strip().upper() for value in values for word in value.split(",")]
     states = {state.value: state for state in JobState} | {"CANCELLED": JobState.CANCELED}
     for word in words:
@@ -50,7 +50,7 @@ def _states(
 
 
 @command("list", exit_codes=(3,), documents=(ListDocument,))
-@click.option("-r", "--running", is_flag=True, help="Only running and restarting jobs.")
+@click.option("-r", "--running", is_flag=True, help="Only running, restarting and ending jobs.")
 @click.option("-s", "--scheduled", is_flag=True, help="Only starting jobs.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Include ended jobs.")
 @click.option(
@@ -71,7 +71,7 @@ def _states(
     shell_complete=words_of(*(state.value.lower() for state in JobState)),
     help="Only jobs in these states, such as running,failed; includes ended jobs (repeatable).",
 )
-@since_option("Only jobs started since: 1d, 2h, 10:30, 2026-11-23T10:30.")
+@since_option("Only jobs started within a DURATION (1d, 2h), or since 10:30 or 2026-11-23T10:30.")
 @click.option("--name", metavar="NAME", help="Only jobs with this name; * and ? are wildcards.")
 @click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C (exit code 130).")
 def list_command(
@@ -86,7 +86,7 @@ def list_command(
     name: str | None,
     watch: bool,
 ) -> int:
-    """List jobs that are running or starting, newest last.
+    """List jobs that have not ended, newest last.
 
     On a terminal, names and paths are shortened and columns omitted to fit the width.
     """
@@ -139,7 +139,7 @@ class ListOptions:
     """The options of ``list`` that choose jobs.
 
     Jobs in a final state are left out without ``everything``, ``failed`` or ``states``. ``running``
-    and ``scheduled`` are Flink's ``-r`` and ``-s``; without either flag, both kinds are listed.
+    and ``scheduled`` are Flink's ``-r`` and ``-s``; with both or neither, both kinds are listed.
     ``name`` is a pattern; ``since`` is in seconds since the epoch.
     """
 

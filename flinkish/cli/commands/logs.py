@@ -47,7 +47,7 @@ def _pattern(
     metavar="N",
     help="Only the last N lines.",
 )
-@since_option("Only lines since: 2h, 90 s, 10:30, 2026-11-23T10:30.")
+@since_option("Only lines of the last DURATION (2h, 90 s), or since 10:30 or 2026-11-23T10:30.")
 @click.option(
     "--level",
     callback=_level,
@@ -75,8 +75,8 @@ def logs(
     """Show the driver's log of a job, running or ended, across all its attempts.
 
     A line without a time and a level (a stack trace, program output) belongs to the line
-    before. On a terminal, unprintable characters are escaped; to a pipe or a file, the log is
-    written unchanged.
+    before. On a terminal, unprintable characters are escaped; in a pipe or a file, they are
+    unchanged.
     """
     if follow and call.out.json:
         raise UsageError(

@@ -19,7 +19,7 @@ from flinkish.errors import UsageError
 def _address(
     _ctx: click.Context, _parameter: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """Return the host and the port of ``[HOST:]PORT``."""
+    """Return the host and the port of ``[HOST:]PORT``; UsageError for other texts."""
     if value is None:
         return None
     host, _, port = value.rpartition(":")
@@ -41,14 +41,15 @@ def _address(
     "address",
     metavar="[HOST:]PORT",
     callback=_address,
-    help="Serve them over HTTP until Ctrl-C, instead of printing them. HOST defaults to 127.0.0.1.",
+    help="Serve the metrics over HTTP until Ctrl-C, instead of printing them. HOST defaults to "
+    "127.0.0.1.",
 )
 def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> int:
     """Print metrics of jobs, queries and savepoints in Prometheus' text format.
 
-    Meant for node_exporter's textfile collector, run from cron. The values come from the
-    registry: they are as old as the drivers' last heartbeats. On a terminal, unprintable
-    characters are escaped.
+    Run this command from cron, with -o, for node_exporter's textfile collector. The values come
+    from the registry, so they are as old as the drivers' last heartbeats. On a terminal,
+    unprintable characters are escaped.
     """
     if address is not None:
         if output is not None or call.out.json:
@@ -72,7 +73,7 @@ def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> 
 
 def _serve(call: Call, host: str, port: int) -> int:
     def read() -> list[Metric]:
-        with call.session() as session:  # each answering thread opens its own
+        with call.session() as session:  # each answering thread opens its own session
             session.warn_of_absent_registry()
             return measure(session)
 

@@ -32,7 +32,7 @@ _CODECS = ("lz4", "zstd", "snappy", "lzf")
 
 
 def _schema(text: str) -> tuple[str, Any]:
-    """Return ``UID[/STATE]=FILE.avsc`` as the name and the schema in the file."""
+    """Return the name and the file's schema of ``UID[/STATE]=FILE.avsc``; UsageError if invalid."""
     name, equals, file = text.partition("=")
     if not (name and equals and file):
         raise UsageError(
@@ -78,7 +78,8 @@ def _schema(text: str) -> tuple[str, Any]:
     "schema_files",
     metavar="UID[/STATE]=FILE.avsc",
     multiple=True,
-    help="New Avro schema for an operator's values, resolved by Avro's rules (repeatable).",
+    help="New Avro schema for an operator's values, resolved according to Avro's rules "
+    "(repeatable).",
 )
 @click.option(
     "--compression",

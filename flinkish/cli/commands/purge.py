@@ -1,4 +1,4 @@
-"""``flinkish purge``: remove jobs that ended long ago, with the reason for everything kept."""
+"""``flinkish purge``: remove jobs that ended long ago, and say why anything else is kept."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
     """Remove jobs that ended long ago: records, requests, logs, checkpoints. Keeps savepoints.
 
     Only checkpoints that flinkish placed are removed, never one that the program placed itself.
-    A job is kept if another kept job needs its checkpoints, if a savepoint is inside them, or
-    while a savepoint of it is being written. Its record is kept as long as a savepoint of an
-    earlier batch exists. The output gives the reason for everything kept. Directories that
-    killed rehearsals left next to the checkpoints are removed at the same age.
+    A job is kept if another kept job, an unfinished upgrade or run --resume needs it, if a
+    savepoint is inside its checkpoints, or while a savepoint of the job is being written. The
+    job's record is kept as long as a savepoint, or another kept job, is at an earlier batch. The
+    output gives the reason for everything that is kept. Directories that killed rehearsals left
+    next to the checkpoints are removed at the same age.
     """
     with call.session() as session:
         agree = None if yes else partial(_ask, session.out)

@@ -20,8 +20,8 @@ from flinkish.errors import FlinkishError
 def recover(call: Call, dry_run: bool) -> int:
     """Restart the jobs of this host whose processes are gone and that have a restart strategy.
 
-    Meant to run at boot. Returns once all of them are starting; see flinkish list. Jobs whose
-    failure was acknowledged are left alone.
+    Run this command at boot. It returns once each of these jobs is starting or could not be
+    restarted; see flinkish list. Jobs whose failure was acknowledged are left alone.
     """
     with call.session() as session:
         out = session.out
@@ -31,7 +31,7 @@ def recover(call: Call, dry_run: bool) -> int:
         if out.json:
             session.document(document(recoveries, dry_run=dry_run))
         elif not recoveries:
-            out.note("Nothing to do: this host has no lost jobs.")
+            out.note("Nothing to do: this host has no lost job with a restart strategy.")
             session.warn_of_absent_registry()
     return exit_code(recoveries)
 

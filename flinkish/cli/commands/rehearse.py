@@ -76,10 +76,11 @@ class RehearseOptions(OriginOptions):
 def rehearse(call: Call, **options: Any) -> int:
     """Run a program for a few batches on a copy of the state of a savepoint or a job.
 
-    This shows what check cannot: whether the program runs, how fast, and what happens to its
-    state. Sources are read from the saved positions. Checkpoints and the output of file sinks
-    go into a temporary directory; other sinks are refused without --sink noop. The job and the
-    savepoint are not changed. Exit code 0: no query failed; 1: one did; 4, 5: as for check.
+    This shows what check cannot: whether the program runs, how fast it runs, and what happens to
+    its state. Sources are read from the saved positions. Checkpoints and the output of file sinks
+    go into a temporary directory; without --sink noop, all other sinks are refused except
+    console, memory and noop. The job and the savepoint are not changed. Exit code 0: no query
+    failed; 1: one did; 4 and 5 mean the same as for check.
     """
     rehearse_options = RehearseOptions(**options)
     with call.session(rehearse_options.settings()) as session, driver_output(call.out):

@@ -56,7 +56,7 @@ def show(call: Call, request_id: str) -> int:
 @click.argument("request_id", metavar="ID")
 @timeout_option
 def wait(call: Call, request_id: str, timeout: float | None) -> int:
-    """Wait for a request's result, with the exit code of the command that triggered it."""
+    """Wait for a request's result; exit with the code of the command that triggered the request."""
     with call.session() as session:
         record = session.registry.request(request_id)
         with session.reporter.live():

@@ -86,7 +86,7 @@ def result_document(outcome: Outcome) -> OutcomeDocument:
 
 
 def summary_document(savepoint: SavepointSummary) -> SavepointResult:
-    """Return the JSON data about a savepoint that has just been taken. Pure."""
+    """Return the JSON data about a savepoint that has just been taken or migrated. Pure."""
     return {
         "path": savepoint.path,
         "format": savepoint.format,

@@ -65,7 +65,8 @@ def _changes(function: F) -> F:
     "--all",
     "every",
     is_flag=True,
-    help="Start all jobs of the newest stop --all that do not run yet, from its savepoints.",
+    help="Restart, from their savepoints, all jobs that the newest stop --all stopped and that "
+    "are not running again yet.",
 )
 @pattern_option
 @consent_options
@@ -84,19 +85,19 @@ def restart(
     """Restart a job that has ended, with its recorded program, arguments and settings.
 
     The job keeps its id and resumes in its own checkpoints. Secrets are not recorded: pass them
-    again with --conf and --secret-args. This also acknowledges a failure of the job. With another
-    Spark, master or Python, a new job continues from the savepoint that the job was stopped
-    with, or from that of --from.
+    again with --conf and --secret-args. A restart also acknowledges a failure of the job. With
+    --from, or with another Spark, master or Python, a new job is started instead: from the
+    savepoint of --from, or from the one that the job was stopped with.
 
     With --all, the jobs that the newest stop --all stopped are started again, each as a new job
-    from its savepoint. Run it again to continue with those that have not come up.
+    from its savepoint. Run the command again to continue with the jobs that did not start.
     """
     check_one_or_all(job, every=every, name=name, verb="restart")
     if every and (savepoint is not None or changes.secret_arguments):
         raise UsageError(
             "--all restarts each job from its own savepoint: it cannot be combined with --from or "
             "--secret-args",
-            hint="restart a job with secret arguments alone: flinkish restart JOB --from PATH",
+            hint="restart a single job: flinkish restart JOB [--from PATH] [--secret-args FILE]",
         )
     if savepoint is None and not every:
         for _, flag in given(restore):
@@ -154,7 +155,7 @@ def _would(out: Output, restart: Restart) -> int:
 def _show_all(
     session: Session, all_started: AllStarted, pattern: str | None, *, dry_run: bool
 ) -> int:
-    """Show what became of the jobs of the newest ``stop --all``; return the exit status."""
+    """Write the JSON document, or say that nothing was to be done; return the exit status."""
     out = session.out
     if out.json:
         session.document(document(all_started, dry_run=dry_run))

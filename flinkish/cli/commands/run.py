@@ -70,9 +70,7 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     options_metavar="[OPTIONS]",
 )
 @program_words
-@click.option(
-    "-d", "--detached", is_flag=True, help="Return once the job is RUNNING or has failed."
-)
+@click.option("-d", "--detached", is_flag=True, help="Return once the job is RUNNING or has ended.")
 @restore_options
 @click.option(
     "-cm",
@@ -102,20 +100,20 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 @click.option(
     "--if-not-running",
     is_flag=True,
-    help="If a job of this name (or of the program's) has not ended, show it and exit 0.",
+    help="If a job of this name (default: the program's) has not ended, show it and exit 0.",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="With --name: resume from the newest committed batch of the newest job of that name, "
-    "as run -s does from a savepoint; start from scratch if there is none. For crontabs.",
+    help="With --name: resume from the newest committed batch of the newest job of that name that "
+    "has one, as run -s does from a savepoint; if none has, start as usual. For crontabs.",
 )
 @click.option(
     "--queries",
     metavar="N",
     type=click.IntRange(min=1),
     help="Number of queries that the program starts: the job is RUNNING, and ready for a "
-    "savepoint, once all run. Default: once the program waits for one of them.",
+    "savepoint, once all of them run. Default: once the program waits for any query.",
 )
 @click.option(
     "--restart-strategy",
@@ -157,8 +155,8 @@ def run(
 
     Everything after APP.py is passed to the program, which has no standard input. When attached
     (the default), the program's output is shown (for Spark's log, see flinkish logs), and the
-    exit code is the job's: 0 if it FINISHED, 1 if it was CANCELED, and that of its failure if it
-    FAILED: 1 for most.
+    exit code is 0 if the job FINISHED, 1 if it was CANCELED, and that of its failure (mostly 1)
+    if it FAILED.
     """
     named = named_by(program.arguments, program)
     request = submission.planned(RunRequest(program=named, **options), plan)
@@ -203,7 +201,7 @@ def _show_started(session: Session, job: JobRecord) -> int:
 def show_submitted(
     out: Output, job: JobRecord, notes: Sequence[str] = (), plan: RestorePlan | None = None
 ) -> int:
-    """Show the result of ``run``; for people, Flink's line.
+    """Show a job that ``run`` or ``restart`` has started; for people, Flink's line.
 
     ``notes`` are the driver's notes about the start, ``plan`` is how the job was restored.
     """
@@ -256,8 +254,8 @@ def _show_dry_run(out: Output, submitted: Submitted, uid_map: Sequence[tuple[str
     if not out.quiet:
         if submitted.carried is not None:
             out.line(
-                f"# {submitted.carried} is written for the submission, with X replaced: "
-                "it carries flinkish, the program and its arguments"
+                f"# {submitted.carried} is written for the submission, with other characters for "
+                "the X's: it contains flinkish, the program and its arguments"
             )
         for old, new in uid_map:
             # A shell accepts the whole output, because this line of the output is a comment.

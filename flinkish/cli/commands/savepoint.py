@@ -71,7 +71,8 @@ _CONFLICTS = (
     _Conflict(
         given="--dispose",
         beside="--all --from-checkpoint --name --keep --full -type --timeout",
-        message="-d/--dispose deletes one savepoint, and takes no other options",
+        message="-d/--dispose deletes one savepoint, and takes no other options than --yes and "
+        "--dry-run",
         hint="flinkish savepoint -d PATH",
     ),
     _Conflict(
@@ -126,7 +127,7 @@ _CONFLICTS = (
         beside="--keep",
         message=(
             "-detached does not wait for the new savepoint, but old savepoints are removed only "
-            "after it"
+            "after the new one is complete"
         ),
         hint="omit -detached or the --keep options",
     ),
@@ -153,7 +154,7 @@ def _is_given(parameter: str) -> bool:
 
 
 def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | str | None:
-    """Convert the value of ``--batch``."""
+    """Convert the value of ``--batch``; UsageError if it is not a batch or ``newest-whole``."""
     if value is None or value == "newest-whole":
         return value
     if not (value.isascii() and value.isdigit() and len(value) < 18):
@@ -210,7 +211,8 @@ def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
 @click.option(
     "--full",
     is_flag=True,
-    help="Share no files with earlier savepoints, so that it can be moved and copied alone.",
+    help="Share no files with earlier savepoints, so that the savepoint can be moved and copied "
+    "alone.",
 )
 @format_option
 @detached_option
@@ -220,7 +222,7 @@ def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     "kept by other --keep options."
 )
 @click.option(
-    "--yes", is_flag=True, help="With -d and --from-checkpoint: do not ask for confirmation."
+    "--yes", is_flag=True, help="With -d or --from-checkpoint: do not ask for confirmation."
 )
 @dry_run_option
 def savepoint(
@@ -244,8 +246,8 @@ def savepoint(
     """Take a savepoint of a running job, which keeps running, or of a dead job.
 
     The savepoint becomes a new directory in TARGET, by default in
-    execution.checkpointing.savepoint-dir. Give a FAILED, CANCELED or FINISHED job by its id:
-    its checkpoint is saved without a driver. To see the contents of a savepoint: flinkish
+    execution.checkpointing.savepoint-dir. If you give the id of a FAILED, CANCELED or FINISHED
+    job, its checkpoint is saved without a driver. To see the contents of a savepoint: flinkish
     savepoint show PATH
     """
     from flinkish.savepoint.manage.retention import Policy

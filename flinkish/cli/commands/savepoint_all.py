@@ -73,7 +73,7 @@ def save_all(
 def begin(
     session: Session, asked: AllJobs, pattern: str | None, verb: Verb, *, dry_run: bool
 ) -> bool:
-    """Report if there are no jobs, and show what a dry run would do; return whether to go on."""
+    """Report a lack of jobs and, in a dry run, what would be done; return ``not dry_run``."""
     if not asked.jobs:
         states = "running" if verb == "savepoint" else "running or starting"
         none = f"no {states} job matches {pattern!r}" if pattern else f"no job is {states}"
@@ -138,7 +138,7 @@ def _newest(newest: NewestSavepoint | None) -> NewestSaved:
 
 
 def _since(newest: NewestSavepoint | None) -> str:
-    """Return how old the newest good savepoint of a job is, as a clause. Pure."""
+    """Return a clause on the age of a job's newest good savepoint, or the lack of one. Pure."""
     if newest is None:
         return "it has no good savepoint"
     return f"its newest good savepoint is {age_text(newest.age)} old"

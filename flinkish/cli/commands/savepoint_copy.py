@@ -20,7 +20,7 @@ def copy(call: Call, path: str, target: str, dry_run: bool) -> int:
 
     The copy has the same name and is whole, even if PATH uses files of other savepoints. Every
     file must have its recorded digest. Files that are in TARGET already are not sent again, so
-    you can repeat a copy that was cut off; until the end it is not a savepoint.
+    you can repeat the command after an interruption. An incomplete copy is not a savepoint.
     """
     with call.session() as session, session.reporter.live():
         copied = copy_savepoint(session, path, target, dry_run=dry_run)

@@ -10,7 +10,10 @@ from flinkish.units import counted, size_text
 
 
 def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
-    """Delete the savepoint at ``path``, after asking unless ``yes``; return the exit status."""
+    """Delete the savepoint at ``path``, or show what would be deleted; return the exit status.
+
+    Before anything is deleted, the user is asked, unless ``yes``; ConsentNeeded for a refusal.
+    """
     out = session.out
     gone: list[str] = []
     disposed = dispose_savepoint(

@@ -151,7 +151,7 @@ def _document(row: Mapping[str, Any]) -> ListedSavepoint:
 
 
 def render(rows: list[dict[str, Any]], width: int | None = None) -> list[str]:
-    """Return the savepoints as a table for people, of at most ``width`` columns. Pure."""
+    """Return the savepoints as a table for people that fits ``width`` characters. Pure."""
     head = ("CREATED (UTC)", "JOB", "NAME", "BY", "SPARK", "QUERIES", "SIZE", "STATE", "PATH")
     cells = [_cells(row, width) for row in rows]
     flexible = {2: 8, 5: 10, 8: 24}

@@ -1,4 +1,4 @@
-"""``flinkish savepoint prune DIR``: remove savepoints by a policy, and dead writers' garbage."""
+"""``flinkish savepoint prune DIR``: remove old savepoints, and what dead writers have left."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 @dry_run_option
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, **keep: Any) -> int:
-    """Remove the savepoints of a directory that no --keep-... keeps, counted per job.
+    """Remove the savepoints of a directory that no --keep-... option keeps, job by job.
 
     Jobs are identified by their queries, not by their names; a restored job continues the job
     that it was restored from. Always kept: the newest intact savepoint of each job, the one that
-    a running job was restored from until the job has committed a batch, the target of a link in
-    DIR, and files that other savepoints use. Damaged savepoints do not count and are kept. The
-    output gives the reason for everything kept. Times are in UTC.
+    a running job was restored from until the job has committed a batch, those that an unfinished
+    upgrade, restart or run --resume may need, the target of a link in DIR, and files that other
+    savepoints use. Damaged savepoints do not count and are kept. The output gives the reason for
+    everything that is kept. Times are in UTC.
     """
     from flinkish.savepoint.manage.retention import Policy
 
@@ -158,7 +159,7 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     if outcome.error is not None:
         why = outcome.error.message
     elif outcome.shared:
-        why += f"; {counted(outcome.shared, 'file')} used by others kept"
+        why += f"; kept: {counted(outcome.shared, 'file')} used by other savepoints"
     size = outcome.savepoint.bytes if outcome.keep else outcome.bytes
     return (
         _word(outcome.keep, outcome.removed, dry_run),

@@ -25,15 +25,15 @@ _STDOUT = "-"
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="Write the page to this file; it is replaced. -: to stdout.",
+    help="Write the page to this file, replacing an existing one; - means stdout.",
 )
 def report(call: Call, directory: str, output: str | None) -> int:
     """Report on the savepoints directly in a directory, as one page of HTML.
 
     The page shows sizes, rows and schemas of the operators, their growth over the savepoints, the
-    parent of each savepoint, and whether the newest Sparks can resume it. Damaged savepoints are
-    detected as by savepoint list. The page loads nothing from any network and has no script. It
-    has the 100 newest savepoints. With --json, -o may be omitted.
+    parent of each savepoint, and whether the newest versions of Spark can resume the savepoint.
+    Damaged savepoints are detected as by savepoint list. The page loads nothing from any network
+    and has no script. It shows the 100 newest savepoints. With --json, -o may be omitted.
     """
     out = call.out
     if output is None and not out.json:
@@ -67,7 +67,7 @@ def _write_page(out: Output, reported: Report, output: str) -> None:
 
 
 def document(report: Report, page: str | None) -> ReportDocument:
-    """Return a report as JSON data; ``page`` is the file with its page. Pure."""
+    """Return a report as JSON data; ``page`` is the file that the page was written to. Pure."""
     return {
         "directory": report.location,
         "page": page,

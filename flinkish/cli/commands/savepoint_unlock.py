@@ -34,9 +34,9 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
     """Show who holds locks on a directory of savepoints, and remove stale locks.
 
     DIR defaults to execution.checkpointing.savepoint-dir. Owners refresh their locks while they
-    are alive; this command, or the next savepoint, removes locks that are not refreshed.
+    are alive; this command, or the next savepoint, removes locks that are no longer refreshed.
     --force also removes the locks of living owners, whose savepoints may then be damaged, and
-    files there that are damaged or are not locks.
+    damaged locks and foreign files among the locks.
     """
     with call.session() as session:
         held = locks.unlock(

@@ -89,7 +89,7 @@ def every_document() -> dict[str, Sequence[type]]:
 
 
 def documents_of(name: str) -> Sequence[type]:
-    """Return the types of a command's documents; UsageError if there is no such command."""
+    """Return the types of a command's documents; UsageError for a group, or an unknown name."""
     if name in _OTHERS:
         return (_OTHERS[name][0],)
     first, _, word = name.partition(" ")

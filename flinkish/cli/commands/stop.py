@@ -32,7 +32,7 @@ from flinkish.errors import UsageError
     "--all",
     "every",
     is_flag=True,
-    help="Stop every job together, so that restart --all starts them again; takes no JOB.",
+    help="Stop all jobs together, so that restart --all can start them again; takes no JOB.",
 )
 @pattern_option
 @savepoint_path_option("-p")
@@ -65,12 +65,12 @@ def stop(
 
     With --drain, each query runs a last batch without new input and with its watermark at the
     maximum (9223372036854775 ms), which emits all state that waits for event time. Use it to
-    end a job for good: rows that arrive later are late for its savepoint. Once draining has
-    begun, a failure ends the job.
+    end a job for good, because all rows are late for a job that is restored from the savepoint.
+    Once draining has begun, a failure ends the job.
 
     With --all, all jobs are stopped at the same time, those that are starting too, with a
-    savepoint each. If some of them could not be stopped (exit 3), run it again: restart --all
-    starts everything together.
+    savepoint each. If some of them could not be stopped (exit 3), run the command again; restart
+    --all then starts the jobs of both runs.
     """
     check_one_or_all(job, every=every, name=name, verb="stop")
     if every and (drain or detached):

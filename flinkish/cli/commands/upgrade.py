@@ -56,9 +56,9 @@ from flinkish.upgrade.workflows import UpgradeResult
 def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) -> int:
     """Upgrade the jobs named in a file, each as upgrade in-place does.
 
-    After the first failed upgrade no other is started. Jobs that already run what the file asks
-    for are up to date, and interrupted upgrades are finished, so you can run the command again
-    to continue. Exit code 0: every job is up to date; 3: some are not; 1: none is.
+    Without --keep-going, no upgrade is started after a failed one. Jobs that already run what the
+    file asks for are up to date, and interrupted upgrades are finished, so you can run the command
+    again to continue. Exit code 0: every job is up to date; 3: some are not; 1: none is.
     """
     out = call.out
     with call.session() as session:
@@ -130,12 +130,12 @@ def in_place(
 ) -> int:
     """Upgrade a running job: to another program, another Spark, other settings.
 
-    First checks against the running job whether the new program could resume; if not, exits
-    with 4 or 5 and touches nothing. Then stops the job with a savepoint and starts the new
-    program from it. Everything you do not specify stays as the job was started. If the new
-    program does not start, or does not commit its batches in time, it is ended and the old one
-    is restarted from the same savepoint: exit 1. Finish or undo an interrupted upgrade with
-    upgrade resume or upgrade rollback.
+    The command first checks against the running job whether the new program could resume; if
+    not, it exits with 4 or 5 and touches nothing. It then stops the job with a savepoint and
+    starts the new program from it. Everything you do not specify stays as it is. If the new
+    program does not start, or does not commit its batches in time, it is ended, the old one is
+    restarted from the same savepoint, and the exit code is 1. Finish or undo an interrupted
+    upgrade with upgrade resume or upgrade rollback.
 
     With --handover, two drivers run for a while: the new program runs up to its first query and
     is held there. Only then is the job stopped, so that the pause between its last batch and
@@ -179,14 +179,15 @@ def _show_rehearsal(out: Output, result: RehearsalResult) -> None:
 def shadow(
     call: Call, job: str, version: NewVersion, promote: bool, abandon: bool, dry_run: bool
 ) -> int:
-    """Run a new program alongside a job, on a copy of its state, before it takes over.
+    """Run a new program alongside a job, on a copy of its state, before the program takes over.
 
-    Checks as upgrade in-place does, takes a savepoint of the running job, and starts the new
-    program from it as the job NAME-shadow, with its own query ids. ARGS must make it write
-    elsewhere: file sinks and tables of the job are refused. The command returns once every
-    query has committed its batches and has caught up, and both jobs run on; a shadow that does
-    not catch up is ended: exit 1. --promote stops the job with a savepoint and gives its name
-    to the shadow; --abandon ends the shadow. Both take only secrets (--conf, --secret-args).
+    The command checks as upgrade in-place does, takes a savepoint of the running job, and starts
+    the new program from it as the job NAME-shadow, with its own query ids. ARGS must make the new
+    program write elsewhere, because file sinks and tables of the job are refused. The command
+    returns once every query has committed its batches and has caught up, and both jobs run on. A
+    shadow that does not catch up is ended, and the exit code is 1. --promote stops the job with a
+    savepoint and gives its name to the shadow; --abandon ends the shadow. These two options take
+    only secrets (--conf, --secret-args).
     """
     if promote and abandon:
         raise UsageError(
@@ -200,7 +201,8 @@ def shadow(
             raise UsageError(
                 "--promote and --abandon take only --conf and --secret-args: "
                 "the shadow is already running",
-                hint="omit the other options and ARGS; both take effect at once, without a dry run",
+                hint="omit the other options and ARGS; --promote and --abandon take effect at "
+                "once, without a dry run",
             )
     with call.session() as session, driver_output(session.out):
         record = session.find_job(job)
@@ -263,8 +265,8 @@ def rollback(
 ) -> int:
     """Undo an upgrade whose command was interrupted: the old program resumes.
 
-    Exits with 0 when it does. Secrets must be given again. --sink-ahead defaults to the
-    upgrade's own; if others have written to a table that should be rolled back, use
+    The exit code is 0 when it does. Secrets must be given again. --sink-ahead defaults to that
+    of the upgrade; if others have written to a table that should be rolled back, use
     --sink-ahead rebase.
     """
     with call.session() as session:

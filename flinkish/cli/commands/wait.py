@@ -33,12 +33,12 @@ def wait(call: Call, job: str, goal: str, query: str | None, timeout: float | No
 
     running: the job runs and its queries are started. batch=N: every query has committed batch
     N or a later one; batch=+N: N more batches than at the start of the wait. idle: every query
-    has processed all available input, which means that for 2 s, and for longer than its trigger
-    interval, it has found no new input and committed no batch. ended: the job has ended; exit 0
-    only if it FINISHED, as for run.
+    has processed all available input, which means that for over 2 s, and for longer than its
+    trigger interval, it has found no new input and committed no batch. ended: the job has ended;
+    the exit code is that of run, and 0 only if the job FINISHED.
 
-    If the job ends before that, the exit code is that of its failure, or 13 if it finished or
-    was canceled.
+    If the job ends before it reaches the goal, the exit code is that of its failure, or 13 if it
+    finished or was canceled.
     """
     wanted = parse_goal(goal, query)
     with call.session() as session:

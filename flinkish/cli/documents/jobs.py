@@ -30,7 +30,7 @@ class StuckQuery(TypedDict):
     """A query that has input, and commits nothing."""
 
     query: Annotated[str | None, "its name; null: the job's driver has not reported"]
-    seconds: Annotated[float, "seconds for which it has been so"]
+    seconds: Annotated[float, "seconds for which it has been stuck"]
 
 
 class _Stuck(TypedDict, total=False):

@@ -20,7 +20,7 @@ class TypedStateRecord(TypedDict):
 
 
 class _Stateful(TypedDict, total=False):
-    partitions: Annotated[int, "of an operator with state, as the next ones"]
+    partitions: Annotated[int, "only for an operator with state, as are the next members"]
     stores: list[StoreSchema]
     typed_states: list[TypedStateRecord]
 
@@ -34,7 +34,7 @@ class PlannedOperator(_Stateful):
     operator_id: str
     operator_id_v2: str
     operator_id_v3: str
-    kind: Annotated[str, "Spark's name of it"]
+    kind: Annotated[str, "Spark's name for it"]
     stateful: bool
     ordinal: Annotated[int | None, "its number among the operators with state"]
     inputs: Annotated[list[str], "the operator ids of its inputs"]

@@ -22,7 +22,7 @@ class ReportedSavepoint(TypedDict):
     queries: list[QueryBatch]
     files: int
     bytes: Bytes
-    parent: Annotated[str | None, "the one before it of its run, or what the run started from"]
+    parent: Annotated[str | None, "the previous savepoint of its run, or what the run started from"]
     parent_here: Annotated[bool, "whether the report has its parent"]
     sparks: Annotated[list[SparkVersions], "what the newest lines of Spark do with it"]
     error: ErrorRecord | None

@@ -20,7 +20,7 @@ class Advice(TypedDict):
 
 
 class _Measured(TypedDict, total=False):
-    operator: Annotated[str, "of a measured cell, as the next ones"]
+    operator: Annotated[str, "only for a measured cell, as are the next members"]
     backend: str | None
     formats: Annotated[list[str], "state and log formats other than the defaults"]
     error: str | None

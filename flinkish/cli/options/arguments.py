@@ -29,7 +29,7 @@ def packed(function: F, name: str, pack: Callable[[dict[str, Any]], Any]) -> F:
 
 
 def take(cls: type[T], options: dict[str, Any]) -> T:
-    """Remove the options named like fields of a dataclass, and return an instance made of them."""
+    """Remove the options that have the names of a dataclass's fields; return an instance of it."""
     names = {each.name for each in fields(cls)} & options.keys()  # type: ignore[arg-type]
     return cls(**{name: options.pop(name) for name in names})
 
@@ -39,8 +39,8 @@ def complete_job(
 ) -> list[CompletionItem]:
     """Return the ids of jobs, and the names of jobs not ended, that begin with ``incomplete``.
 
-    Words that name another command (``savepoint list``) come first. An empty ``incomplete`` gives
-    only ids. Without a readable registry there are no jobs.
+    Words that name another command (``savepoint list``) come first. If ``incomplete`` is empty, no
+    names of jobs are returned. Without a readable registry there are no jobs.
     """
     from flinkish.cli.command_index import SUB_WORDS
     from flinkish.config import Config
@@ -117,7 +117,7 @@ def job_argument(function: F) -> F:
 def parse_seconds(
     _ctx: click.Context, parameter: click.Parameter, value: str | None
 ) -> float | None:
-    """Return the seconds of a duration such as ``90 s`` or ``10min``."""
+    """Return the seconds of a duration such as ``90 s`` or ``10min``; UsageError if invalid."""
     from flinkish.config import parse_duration
 
     if value is None:
@@ -129,10 +129,11 @@ def parse_seconds(
 
 
 def parse_age(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a duration that decides what is removed, and so must have a unit.
+    """Return the seconds of a duration that decides what is removed; UsageError if unclear.
 
-    Elsewhere a bare number means seconds. Here a user who writes ``7`` means days, and would lose
-    savepoints; ``1m`` and ``7M`` may mean months, as in other retention tools.
+    Other options take a bare number as seconds. A user who writes ``7`` for an age means days, and
+    would lose savepoints; ``1m`` and ``7M`` may mean months, as in other retention tools. So a
+    number without a unit, and the unit ``m``, are refused.
     """
     seconds = parse_seconds(ctx, parameter, value)
     if value is not None and not any(character.isalpha() for character in value):
@@ -153,7 +154,10 @@ def parse_age(ctx: click.Context, parameter: click.Parameter, value: str | None)
 def parse_since(
     _ctx: click.Context, _parameter: click.Parameter, value: str | None
 ) -> float | None:
-    """Return the seconds since the epoch of ``2h`` (before now) or ``2026-11-23T10:30``."""
+    """Return the seconds since the epoch of ``2h`` (before now) or ``2026-11-23T10:30``.
+
+    Raises UsageError for any other text.
+    """
     from flinkish.config import parse_moment
 
     if value is None:
@@ -205,7 +209,7 @@ _FORMATS = ("native", "canonical")
 
 
 def check_format(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str:
-    """Accept a savepoint format in any letter case, as Flink does."""
+    """Accept a savepoint format in any letter case, as Flink does; UsageError for other words."""
     word = (value or "native").lower()
     if word not in _FORMATS:
         raise UsageError(
@@ -225,7 +229,7 @@ format_option = click.option(
 )
 
 
-#: Arguments that the commands for state share: the savepoint, and the state in it.
+#: Parameters that the commands for state share: the savepoint, the state in it, and ``--raw``.
 savepoint_argument = click.argument("path", metavar="SAVEPOINT", type=click.Path())
 state_argument = click.argument("name", metavar="[QUERY/]UID[/STATE]")
 raw_option = click.option("--raw", is_flag=True, help="Show values of typed state as bytes.")

@@ -75,7 +75,7 @@ def new_version_options(function: F) -> F:
 
 def _version_of(options: dict[str, Any]) -> NewVersion:
     program = take(Program, options)
-    # Without a new program nothing is relative to the working directory, which may be gone.
+    # Without a new program the working directory is not needed, and it may be gone.
     here = working_directory(instead="/" if program.application is None else None)
     program = absolute(program, here)
     return NewVersion(

@@ -39,7 +39,10 @@ class OriginOptions:
 
 @dataclass(frozen=True)
 class Origin:
-    """A parsed command line: the program, and what it restores (a savepoint or a job)."""
+    """A parsed command line: the program, and the savepoint or the job that it restores.
+
+    If there is neither, the program restores the configured savepoint.
+    """
 
     program: Program
     savepoint: str | None
@@ -109,7 +112,8 @@ def split_words(
 
     Returns the origin (None if it is not among the words) and the other words.
 
-    Raises UsageError if the first word is empty, or the origin or the program is missing.
+    Raises UsageError if the first word is empty and no option names the program, or if the origin,
+    or the program behind it, is missing.
     """
     rest = tuple(words)
     if not has_program and rest and not rest[0].strip():

@@ -41,7 +41,10 @@ def named_by(words: tuple[str, ...], program: Program) -> Program:
 def pairs(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return ``key=value`` options as a mapping; the last value of a repeated key counts."""
+    """Return ``key=value`` options as a mapping; the last value of a repeated key counts.
+
+    Raises UsageError for a value of another form.
+    """
     values_by_key = {}
     for value in values:
         key, equals, text = value.partition("=")
@@ -98,7 +101,10 @@ client_python_option = click.option(
 
 
 def _spark_home(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse a directory without Spark with UsageError; a recorded one gives LaunchFailed later."""
+    """Return the directory; UsageError if it has no Spark.
+
+    A directory that a job has recorded is checked only at the launch, which raises LaunchFailed.
+    """
     if ctx.resilient_parsing or not value:  # the words are being completed
         return value
     if not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):

@@ -73,8 +73,8 @@ _map_path_option = click.option(
     metavar="OLD=NEW",
     multiple=True,
     callback=_path_map,
-    help="What the savepoint names at the path or URL OLD, or below it, is at NEW now: files that "
-    "were read before the move are not read again (repeatable).",
+    help="Everything that the savepoint records at or below the path or URL OLD is now at NEW. "
+    "Files that were read before the move are not read again (repeatable).",
 )
 _reset_source_option = click.option(
     "--reset-source",
@@ -89,8 +89,9 @@ sink_ahead_option = click.option(
     metavar="|".join(SINK_MODES),
     type=click.Choice(SINK_MODES),
     shell_complete=words_of(*SINK_MODES),
-    help="If a sink has later batches than the savepoint: continue after them, let it drop "
-    "output, or roll its table (Delta, Iceberg) back to the savepoint's version.",
+    help="If a sink has later batches than the savepoint: rebase continues after them, accept lets "
+    "the sink drop output, rollback rolls its table (Delta, Iceberg) back to the savepoint's "
+    "version.",
 )
 _accept_lost_rows_option = click.option(
     "--accept-lost-rows",
@@ -135,8 +136,8 @@ _verify_option = click.option(
     metavar="|".join(VERIFY_LEVELS),
     type=click.Choice(VERIFY_LEVELS),
     shell_complete=words_of(*VERIFY_LEVELS),
-    help="How the savepoint's files are verified first. logs (default): digests of logs and "
-    "metadata, sizes of state files. full: all digests, which reads all state once more.",
+    help="How the savepoint's files are verified before the restore. logs (default): digests of "
+    "logs and metadata, sizes of all files. full: all digests, which reads all state once more.",
 )
 
 

@@ -30,9 +30,9 @@ def _only_age(ctx: click.Context, parameter: click.Parameter, values: tuple[str,
 
 
 def keep_options(last: str) -> Callable[[F], F]:
-    """Add the options of a retention policy; the command gets them as the fields of a ``Policy``.
+    """Return a decorator that adds the options of a retention policy.
 
-    ``last`` is the help of ``--keep-last``.
+    The command gets them as the fields of a ``Policy``. ``last`` is the help of ``--keep-last``.
     """
     once: dict[str, Any] = {"type": click.IntRange(min=1), "multiple": True, "callback": _only}
     options = (
@@ -40,19 +40,19 @@ def keep_options(last: str) -> Callable[[F], F]:
             "--keep-weekly",
             **once,
             metavar="N",
-            help="Keep the newest of each of the last N weeks (UTC).",
+            help="Keep the newest of each of the last N weeks (UTC) that have any.",
         ),
         click.option(
             "--keep-daily",
             **once,
             metavar="N",
-            help="Keep the newest of each of the last N days (UTC).",
+            help="Keep the newest of each of the last N days (UTC) that have any.",
         ),
         click.option(
             "--keep-hourly",
             **once,
             metavar="N",
-            help="Keep the newest of each of the last N hours (UTC).",
+            help="Keep the newest of each of the last N hours (UTC) that have any.",
         ),
         click.option(
             "--keep-within",

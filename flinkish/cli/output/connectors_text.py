@@ -20,7 +20,7 @@ _UNKNOWN = "unknown"
 def connectors_lines(
     matrix: ConnectorMatrix, created: Version | None = None, resumed: Version | None = None
 ) -> list[str]:
-    """Return the table as lines: upgrades between the given versions, else what works where."""
+    """Return the table as lines: only the cells between the given versions, or without them all."""
     if created is not None or resumed is not None:
         lines = _pairs(matrix.between(created, resumed))
         if not lines:
@@ -120,7 +120,7 @@ def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
 def connectors_document(
     matrix: ConnectorMatrix, created: Version | None = None, resumed: Version | None = None
 ) -> ConnectorsDocument:
-    """Return the table as JSON data; with versions, only the cells from one to the other."""
+    """Return the table as JSON data; with one or both versions, only the cells that have them."""
     return {
         "from": None if created is None else str(created),
         "to": None if resumed is None else str(resumed),

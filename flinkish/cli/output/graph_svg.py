@@ -56,7 +56,7 @@ def graph_svg(queries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def placed(operators: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Return the column and the row of each operator, which is to the right of all its inputs."""
+    """Return each operator's column and row; its column is to the right of those of its inputs."""
     inputs = _inputs(operators)
     columns = [0] * len(operators)
     for _ in operators:  # at most once per step of the longest path

@@ -1,4 +1,4 @@
-"""The output of ``flinkish list``, used by the fast path and by the general case."""
+"""The output of ``flinkish list``, used by its fast path and by its general path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def list_document(rows: Sequence[dict[str, Any]]) -> ListDocument:
     """Return the rows as the JSON document. Pure.
 
     A row has job_id, name, state, start_time and end_time (seconds since the epoch), queries (name
-    to newest committed batch) and last_savepoint (path or None); with ``--stuck`` also stuck.
+    to newest committed batch, or None) and last_savepoint (path or None); with ``--stuck``, stuck.
     """
     return {"jobs": [_document(row) for row in rows]}
 

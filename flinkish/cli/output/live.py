@@ -19,7 +19,7 @@ Draw = Callable[[Sequence[str]], None]
 def redrawn(wanted: bool) -> Iterator[Draw | None]:
     """Yield a function that draws lines in place of the previous ones.
 
-    Yields None if redrawing is not ``wanted``, or stdout does not take animation
+    Yields None if redrawing is not ``wanted``, or stdout is not suited to animation
     (:func:`flinkish.cli.output.printer.is_terminal`). The last lines stay on the screen.
     """
     if not (wanted and is_terminal(sys.stdout)):

@@ -1,7 +1,7 @@
 """Elements of HTML and SVG in which every text is escaped. Pure.
 
 What a page shows comes from elsewhere: names, paths, schemas, messages. Only :func:`element`
-builds elements, and it takes any ``str`` for a text, never for markup.
+builds elements, and it treats any ``str`` as text, never as markup.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Content = Markup | str | None
 
 
 def element(name: str, /, *content: Content, **attributes: Content | float) -> Markup:
-    """Return an element; attributes that are None are left out, and those of Markup are unchanged.
+    """Return an element, without attributes that are None; Markup values are not escaped again.
 
     In attribute names ``_`` stands for ``-``; a final ``_`` only avoids a keyword (``class_``).
     """
@@ -59,7 +59,7 @@ def joined(*content: Content) -> Markup:
 
 def safe(text: str) -> str:
     """Return a text as it stands in markup: one line, shortened, masked, escaped."""
-    # A secret is masked only if it is whole, so the cut is far behind the part that is shown.
+    # A secret is masked only if it is whole, so the cut is far beyond the part that is shown.
     line = visible(mask_secrets(text[: 16 * _MOST]))
     return escape(line if len(line) <= _MOST else f"{line[:_MOST]}…")
 

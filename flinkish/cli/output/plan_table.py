@@ -1,4 +1,4 @@
-"""The output of a restore plan by ``check`` and ``run -s``."""
+"""How ``check`` and ``run -s`` show a restore plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLOURS = {
 }
 
 
-#: Minimum width of a reason, and the total blanks between a table's columns.
+#: Minimum width of a reason, and the number of blanks between the columns of a row.
 _WHY, _BLANKS = 16, 2 * (len(HEAD) - 1)
 
 

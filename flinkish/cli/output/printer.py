@@ -78,7 +78,7 @@ class Output:
     def agree_to_remove(self, what: str, names: Iterable[str]) -> None:
         """List the names, and ask whether to remove ``what``.
 
-        Raises ConsentNeeded if the user refuses, or stdin or stderr is no terminal.
+        Raises ConsentNeeded if the user refuses, or stdin or stderr is not a terminal.
         """
         refused = ConsentNeeded(
             f"removing {what} needs confirmation",

@@ -72,7 +72,7 @@ class Stream:
 
 
 def guard() -> None:
-    """Replace the standard streams by ones that exist and never raise.
+    """Replace stdout and stderr by streams that never raise; open stdin if it is missing.
 
     A closed descriptor is opened on the null device. Otherwise the next file that is opened,
     perhaps a database, would get the descriptor's number, and so the output.

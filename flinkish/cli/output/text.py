@@ -82,8 +82,8 @@ def fitting_time(text: str, width: int | None) -> str:
 def terminal_width(stream: TextIO) -> int | None:
     """Return the columns of the terminal that ``stream`` writes to; None if they are unknown.
 
-    As in other programs, the variable ``COLUMNS`` comes first. A stream that is no terminal has no
-    width.
+    As in other programs, the variable ``COLUMNS`` comes first. A stream that is not a terminal has
+    no width.
     """
     return _terminal_size(stream, "COLUMNS", 0)
 

@@ -1,8 +1,8 @@
-"""Queries that ran before flinkish was attached: which of them it can take charge of.
+"""The queries that ran before flinkish was attached, and which of them it can take charge of.
 
-What the program told its writers is gone, but the running query says most of it: its plan (with
-uids), its trigger and its sink. flinkish cannot start such a query again: the query does not
-continue after a failed ``stop``, and it cannot be drained.
+The settings that the program gave its writers are gone, but the running query shows most of them:
+its plan (with uids), its trigger and its sink. flinkish cannot start such a query again. So the
+query does not continue after a failed ``stop``, and it cannot be drained.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _why_not(handle: Any) -> str | None:
     if str(execution.getClass().getSimpleName()) == "ContinuousExecution":
         return "it uses a continuous trigger, which commits no batches"
     if "/temporary-" in spark_jvm.checkpoint_root(handle._jsq):
-        return "its checkpoint is temporary, and Spark deletes it: give it a checkpointLocation"
+        return "its temporary checkpoint is deleted by Spark: give the query a checkpointLocation"
     problem = why_not_savepointable(facts_of_running(execution))
     return None if problem is None else problem.message
 
@@ -107,7 +107,7 @@ def _managed(name: str, handle: Any, session: Any, planning: Planning) -> Manage
     try:
         writer = AdoptedWriter(_frame(execution, session), session, facts)
         planned, notes = planning.plan_to_run(name, writer, facts, pins)
-    except Exception as error:  # noqa: BLE001 - it runs: its state is known by position then
+    except Exception as error:  # noqa: BLE001 - without uids, its state is known by position
         planned, notes = None, [f"the operators of query '{name}' cannot be read: {error}"]
         log(notes[0])
     return ManagedQuery(
@@ -141,14 +141,14 @@ def _frame(execution: Any, session: Any) -> Any:
     from pyspark.sql import DataFrame
 
     sql = session._jvm.org.apache.spark.sql
-    # The first is 4.x's, the second 3.5's; Py4J takes the name of a missing class for a package.
+    # The first is 4.x's, the second 3.5's. For Py4J the name of a missing class is a package's.
     classes = (each for each in (sql.classic.Dataset, sql.Dataset) if isinstance(each, JavaClass))
     jdf = next(classes).ofRows(execution.sparkSession(), execution.analyzedPlan())
     return DataFrame(jdf, session)
 
 
 def facts_of_running(execution: Any) -> WriterFacts:
-    """Return what a running query says of the settings of its writer."""
+    """Return what a running query shows of the settings of its writer."""
     sink = execution.sink()
     kind = str(sink.getClass().getSimpleName())
     format_, path = _FORMATS.get(kind, kind), None
@@ -164,7 +164,7 @@ def facts_of_running(execution: Any) -> WriterFacts:
 
 
 def trigger_of(text: str) -> dict[str, Any]:
-    """Return the arguments of ``trigger`` for a trigger of the JVM, as text. Pure."""
+    """Return the arguments of ``trigger`` for the text of a trigger of the JVM. Pure."""
     kind, _, inner = text.partition("(")
     if kind == "ProcessingTimeTrigger":
         milliseconds = inner.rstrip(")")

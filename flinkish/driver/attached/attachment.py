@@ -1,9 +1,9 @@
 """``flinkish.attach()``: serve the queries of a program that another launcher has started.
 
-Such a job has no supervisor, and flinkish's launcher has not started it, so nothing of flinkish can
-start it again. All else is as in every driver: :mod:`~flinkish.driver.runtime` and
+The job of such a program has no supervisor, and flinkish's launcher has not started it, so nothing
+in flinkish can start it again. All else is as in every driver: :mod:`~flinkish.driver.runtime` and
 :mod:`~flinkish.driver.requests`. A program that asks for no restore runs as it would without
-flinkish, whatever goes wrong here.
+flinkish, whatever goes wrong in this module.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ def attach(
 ) -> Attachment:
     """Put the queries of this program under flinkish's control, whatever started it.
 
-    Called before the program makes its Spark session; in a session that has queries already, those
+    Call this before the program makes its Spark session. If the session has queries already, they
     are adopted where they can be. The job appears in the registry when the session is there, and
     ``list``, ``status``, ``savepoint``, ``stop``, ``cancel``, ``check``, ``wait`` and ``metrics``
     work as for a job of ``flinkish run``. What is not an argument comes from the environment
-    (``FLINKISH_REGISTRY``, ``FLINKISH_NAME``, ``FLINKISH_FROM_SAVEPOINT``) or from Spark's settings
-    (``spark.flinkish.registry``, ``spark.flinkish.name``, ``spark.flinkish.restore.savepoint``).
-    In a program of ``flinkish run`` it does nothing.
+    (``FLINKISH_REGISTRY``, ``FLINKISH_NAME``, ``FLINKISH_FROM_SAVEPOINT``), from Spark's settings
+    (``spark.flinkish.registry``, ``spark.flinkish.name``, ``spark.flinkish.restore.savepoint``) or
+    from configuration files. In a program of ``flinkish run``, ``attach`` does nothing.
 
     Parameters
     ----------
     name : str, optional
         The job's name. Default: that of the program's file.
     savepoint : str, optional
-        The savepoint, or plain checkpoint, to start from. The program does not start without it.
+        The savepoint, or plain checkpoint, to start from; the program ends if this fails.
     restore : RestoreOptions, optional
-        How it is restored.
+        How the savepoint is restored.
     parallelism : int, optional
-        The number of state partitions of a restore.
+        The number of shuffle partitions, and of the state partitions of a restore.
     registry : str, optional
         URL of the registry.
     settings : mapping, optional
@@ -88,7 +88,7 @@ def attach(
     ------
     SystemExit
         The restore that was asked for is not possible; the status is that of ``flinkish run -s``.
-        In a notebook the FlinkishError itself.
+        In a notebook, the FlinkishError itself is raised.
     """
     global _current
     if _current is not None and not _current.has_ended:
@@ -118,7 +118,7 @@ class Attachment:
     adopted
         The queries that ran before, and are under flinkish's control now.
     left
-        Those that are not, with the reason.
+        The queries that ran before and are not under its control, with the reasons.
     """
 
     def __init__(self, arguments: Arguments, *, runs_program: bool = False) -> None:
@@ -130,6 +130,7 @@ class Attachment:
         self._end: ProgramEnd | None = None
         self._on_terminate: SavepointOnTerminate | None = None
         self._has_begun = False
+        #: Whether the job has ended or was detached, or flinkish has left the program alone.
         self.has_ended = False
         self.adopted: tuple[str, ...] = ()
         self.left: Mapping[str, str] = {}
@@ -151,7 +152,7 @@ class Attachment:
     # --- its beginning ------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Wait for the program's session; a session that is there already is served at once."""
+        """Serve the program's session once it is made; at once if it is there already."""
         try:
             from pyspark.sql import SparkSession
         except ImportError as error:
@@ -166,7 +167,7 @@ class Attachment:
             self._end = ProgramEnd(
                 self._program_ended,
                 interactive=is_interactive(),
-                starts=lambda: 0 if self._served is None else len(self._runtime.queries()),
+                starts=lambda: 0 if self._served is None else self._runtime.start_phase.starts,
             )
         session = SparkSession._instantiatedSession
         if session is not None and session._jvm is not None and not _is_stopped(session):
@@ -273,7 +274,7 @@ class Attachment:
     # --- its end ------------------------------------------------------------------------------
 
     def _program_ended(self, outcome: ProgramOutcome) -> int | None:
-        """Record how the program ended; return the exit status of a refused restore."""
+        """Record how the program ended; return the exit status of flinkish's error, or None."""
         if self._served is None or self.has_ended:
             return None
         self.has_ended = True

@@ -1,4 +1,4 @@
-"""The registry of a driver that another launcher started: the program runs on without it.
+"""The registry of a driver that another launcher started; the program can do without it.
 
 While the registry cannot be reached, what has to be recorded waits in memory, in order, and a
 thread tries again. No heartbeat and no change is attempted while the registry is known to be out of
@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from flinkish.driver.log import log
-from flinkish.errors import DriverLost, FlinkishError, RegistryError
+from flinkish.errors import FlinkishError, RegistryError
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.registry.claims import Claim
 from flinkish.registry.database import Database, Parameters, Row, Transaction
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Request
@@ -23,7 +22,7 @@ from flinkish.registry.liveness import process_ref
 
 _T = TypeVar("_T")
 
-#: Seconds between attempts to reach the registry: the first, the longest.
+#: The first and the longest pause between attempts to reach the registry, in seconds.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 
@@ -82,8 +81,7 @@ class PatientRegistry(Registry):
         self._is_reached = threading.Event()
         self._closed = threading.Event()
         self._has_said = False
-        self._claims: dict[str, Sequence[str]] = {}
-        #: Facts to be recorded, by query: not before a heartbeat has reported the query.
+        #: Facts that wait, by query, until a heartbeat has reported the query.
         self._facts: dict[str, tuple[str, QueryFacts]] = {}
         self._is_lost_to_another = False
 
@@ -185,14 +183,6 @@ class PatientRegistry(Registry):
             self._lose(error)
             return self._job
 
-    def claim_resources(
-        self, job_id: str, query: str, resources: Sequence[str], **more: Any
-    ) -> list[Claim]:
-        holders = Registry.claim_resources(self, job_id, query, resources, **more)
-        if not holders:
-            self._claims[query] = resources
-        return holders
-
     def _record_facts(self) -> None:
         try:
             for name, (query_id, facts) in list(self._facts.items()):
@@ -243,8 +233,8 @@ class PatientRegistry(Registry):
                 if isinstance(self._database, OutOfReach):
                     self.use(self._reach())
                 else:
-                    # This opens a lost connection again, and may take until its time limit: the
-                    # program's threads do not wait for it.
+                    # This opens a lost connection again, which may take until its time limit. The
+                    # call must not hold the lock, because the program's threads would wait for it.
                     Registry.requests(self, self._job.job_id)
                     with self._order:
                         self._flush()
@@ -271,20 +261,15 @@ class PatientRegistry(Registry):
             self._later.pop(0)
 
     def _revive(self) -> bool:
-        """Take back the end of a job whose driver was thought to be lost; return whether it worked.
+        """Take back the end of a job whose driver was thought lost; return whether that worked.
 
         It does not work if another job continues from the job's state, or somebody has canceled
-        the job.
+        the job. Raises RegistryError if the registry cannot be reached.
         """
         job_id = self._job.job_id
-        ended = Registry.job(self, job_id)
-        if (ended.failure or {}).get("id") != DriverLost.id:
-            return False
         try:
-            Registry.restart(self, ended, "its driver had only been out of sight")
-            Registry.update_job(self, job_id, driver=process_ref())
-            for query, resources in self._claims.items():
-                Registry.claim_resources(self, job_id, query, resources)
+            if Registry.take_back(self, job_id, process_ref()).is_final:
+                return False
             Registry.transition(self, job_id, self._job.state, "its driver runs")
         except RegistryError:
             raise

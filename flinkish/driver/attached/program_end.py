@@ -1,8 +1,9 @@
-"""The end of a program that flinkish did not start: noticed from inside its processes.
+"""The end of a program that flinkish did not start, noticed from inside the program's process.
 
-The status of a program that calls ``sys.exit`` is known here. That of a program that raises
-``SystemExit`` itself is not, because Python tells nobody. Nor does it tell whether the program has
-handled one: it has if it starts queries after it.
+The status of a program that calls ``sys.exit`` is known. The status of a program that raises
+``SystemExit`` itself is not known, because Python calls no hook for it. Nor does Python report
+whether the program has handled a ``SystemExit`` of ``sys.exit``. A program that starts queries
+after that call counts as having handled the exception.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from flinkish.driver.script import ProgramOutcome
 class ProgramEnd:
     """Calls ``conclude`` with the program's outcome when it ends, until :meth:`remove`.
 
-    ``conclude`` returns the exit status of the process in place of the program's, or None. The
-    errors of an ``interactive`` interpreter are not its end. ``starts`` returns how many queries
-    the program has started.
+    ``conclude`` returns an exit status that replaces the program's, or None. Errors in an
+    ``interactive`` interpreter are not the program's end. ``starts`` returns how many
+    starts of queries the program has begun.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class ProgramEnd:
         register(self._ended)
 
     def remove(self) -> None:
-        """Take no notice of the program's end any more."""
+        """Ignore the program's end from now on."""
         self._is_over = True
         if sys.excepthook == self._raised:
             sys.excepthook = self._excepthook

@@ -3,7 +3,7 @@
 A launcher that restarts a program (a pod, a task's next try) starts it with the same settings, also
 with the savepoint that it was first started from. That savepoint must not be restored again: the
 program continues where its last driver ended. Its checkpoint is in its own checkpointLocation, or
-beside that location if it was not empty at the restore.
+beside that location if the location was not empty at the restore.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def has_committed(queries: Sequence[QueryStatus]) -> bool:
 def earlier_job(registry: Registry, name: str, launch: Launch) -> JobRecord | None:
     """Return the ended job that a program continues, or None.
 
-    Waits for its end if the program asks for a restore, and raises Locked if it still runs then.
+    If the program asks for a restore, this function waits a while for the end of the job that it
+    continues, and raises Locked if that job still runs afterwards.
     """
     deadline = time.monotonic() + _PATIENCE
     has_said = False
@@ -96,8 +97,8 @@ def earlier_job(registry: Registry, name: str, launch: Launch) -> JobRecord | No
 def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, JobRecord]:
     """Return the registry, which has or will have the job, and the job.
 
-    Raises FlinkishError if the job has to be restored and the registry cannot be reached, or
-    the savepoint cannot be restored.
+    Raises FlinkishError if the job has to be restored and the registry cannot be reached, the
+    savepoint cannot be restored, or the job's last driver still runs.
     """
     url = asked.config.registry_url()
     launch = _launch(asked)
@@ -129,12 +130,12 @@ def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, Job
     if opened is not None:
         patient.use(opened)
     else:
-        patient.connect()  # it has just failed: the program does not wait for it
+        patient.connect()  # the registry has just failed, so the program does not wait
     return patient, job
 
 
 def is_interactive() -> bool:
-    """Return whether this is a notebook or a shell, which outlives its jobs."""
+    """Return whether this process is a notebook or a shell, which outlives its jobs."""
     main = sys.modules.get("__main__")
     return hasattr(sys, "ps1") or "ipykernel" in sys.modules or not hasattr(main, "__file__")
 

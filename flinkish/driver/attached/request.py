@@ -54,7 +54,7 @@ class AttachRequest:
 
     @property
     def parallelism(self) -> int | None:
-        """The requested number of state partitions."""
+        """The requested number of state partitions, or None."""
         return self.config.integer(_PARALLELISM)
 
 
@@ -63,8 +63,8 @@ def attach_request(
 ) -> AttachRequest:
     """Return what a program asks for.
 
-    ``spark`` are the settings of its session. Raises UsageError for options that contradict each
-    other, and InvalidConfiguration for wrong values.
+    ``spark`` are the settings of the program's session. Raises UsageError for options that
+    contradict each other, and InvalidConfiguration for wrong values.
     """
     keys, by_spark = split_settings(spark)
     name = arguments.name or environ.get(_NAME_VARIABLE) or keys.pop("name", None)
@@ -99,9 +99,9 @@ def asks_restore(
 ) -> bool:
     """Return whether a program asks for a restore, even if its other settings are wrong.
 
-    It counts as asking if a file of its configuration is not TOML, as the file may name a
-    savepoint. What to do with a sink that is ahead needs none, unless its table is to be rolled
-    back.
+    A program counts as asking if a file of its configuration is not TOML, as the file may name a
+    savepoint. An option for a sink that is ahead is not a request for a restore, unless the sink's
+    table is to be rolled back.
     """
     keys, asked = split_settings(spark)
     variables = {environment_name(key) for key in CANONICAL if canonical(key) == RECOVERY_PATH}

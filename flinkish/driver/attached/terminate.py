@@ -27,7 +27,10 @@ _LIMIT = 600.0
 def savepoint_on_terminate(
     config: Config, runtime: Runtime, session: Any
 ) -> SavepointOnTerminate | None:
-    """Handle SIGTERM as ``execution.savepoint-on-terminate`` asks; None if nothing is handled."""
+    """Handle SIGTERM as ``execution.savepoint-on-terminate`` says; return None if it says no.
+
+    Returns None as well if no directory is set, or this is not the main thread.
+    """
     if not config.boolean("execution.savepoint-on-terminate"):
         return None
     directory = config.get(_SAVEPOINTS)
@@ -52,7 +55,7 @@ class SavepointOnTerminate:
         self._hook = JvmTerminated(session, self._stop) if GATEWAY in os.environ else None
 
     def remove(self) -> None:
-        """Give SIGTERM back, as far as this thread can."""
+        """Restore what SIGTERM did before, as far as this thread can."""
         if self._hook is not None:
             self._hook.remove()
         if threading.current_thread() is threading.main_thread():
@@ -95,7 +98,7 @@ class SavepointOnTerminate:
 class JvmTerminated:
     """What SIGTERM to a driver's JVM does, until :meth:`remove`: ``act`` is called first.
 
-    ``spark-submit`` becomes the JVM, which starts Python: a container's SIGTERM reaches the JVM
+    ``spark-submit`` becomes the JVM, which starts Python. So a container's SIGTERM reaches the JVM
     alone, and Spark's own hook would stop the context under the running batch. The JVM waits for
     ``act`` as long as Hadoop lets a hook take (``hadoop.service.shutdown.timeout``, 30 s).
     """
@@ -107,7 +110,7 @@ class JvmTerminated:
         self._reference = self._hooks.addShutdownHook(_BEFORE_SPARK, _Hook(act))
 
     def remove(self) -> None:
-        """Take the hook back; the JVM may be gone."""
+        """Remove the hook; the JVM may be gone."""
         from py4j.protocol import Py4JError
 
         with suppress(Py4JError, OSError):
@@ -137,8 +140,8 @@ class _Hook:
 class Terminated:
     """What SIGTERM does, until :meth:`remove`: ``act`` is called in a thread of its own, once.
 
-    A second signal, or :meth:`go_on`, does what SIGTERM did before. Raises ValueError in any other
-    thread than the main one.
+    A second signal, or :meth:`go_on`, does what SIGTERM did before. Raises ValueError if it is not
+    made in the main thread.
     """
 
     def __init__(self, act: Callable[[], object]) -> None:
@@ -150,12 +153,12 @@ class Terminated:
         threading.Thread(target=self._wait, name="flinkish-terminate", daemon=True).start()
 
     def remove(self) -> None:
-        """Give SIGTERM back, from the main thread."""
+        """Restore what SIGTERM did before; called in the main thread."""
         if signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, self._before)
 
     def go_on(self) -> None:
-        """End the process as SIGTERM would have; from any thread."""
+        """Do what SIGTERM did before, which may end the process; called in any thread."""
         self._noted.set()
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -5,7 +5,8 @@ the flows' queries, each after those whose tables it reads. flinkish knows the p
 because it resolves the pipeline's graph as the run does (``PipelineExecution``, 4.1 to 4.3).
 
 The checkpoint of a flow is ``STORAGE/_checkpoints/TABLE/FLOW/N``, in the directory with the largest
-number N (``FlowSystemMetadata``). A full refresh begins a new number; so does a restore.
+number N (``FlowSystemMetadata``). A full refresh begins a new number. So does a restore, unless
+the flow has no checkpoint yet.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from flinkish.errors import ProgramFailed
 from flinkish.launch.tracebacks import java_cause
 from flinkish.restore.materialize.new_checkpoint import is_taken
 
-#: Flows that keep a table in the state that a change feed describes; they write with foreachBatch.
+#: In the class names of flows that apply a change feed to a table, which write with foreachBatch.
 _CHANGES = "AutoCdc"
 
 
@@ -33,8 +34,8 @@ class Flow:
     """A streaming flow of a pipeline.
 
     ``name`` is the name of its query. ``writer`` is a classic session's writer of the flow's plan;
-    it is never started. ``facts`` are what the run tells its own writer. ``settings`` are the Spark
-    settings that the run adds for this flow.
+    it is never started. ``facts`` are what the run sets on its own writer. ``settings`` are the
+    Spark settings that the run adds for this flow.
     """
 
     name: str
@@ -47,8 +48,9 @@ def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Fl
     """Return the streaming flows of a registered pipeline (``GraphRegistrationContext``).
 
     ``session`` is the server's classic session. Raises ProgramFailed if Spark cannot resolve the
-    pipeline, or if a flow reads one of the pipeline's tables that does not exist yet: until the
-    table exists, Spark plans the flow without reading it.
+    pipeline, or if a flow reads one of the pipeline's tables that does not exist yet, because until
+    then Spark plans the flow without reading the table. Raises StorageError if the places of
+    checkpoints cannot be listed.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -83,7 +85,7 @@ def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Fl
 
 
 def next_version(own: str) -> str:
-    """Return the place for a flow's restored checkpoint, where Spark takes it for the newest.
+    """Return the place for a flow's restored checkpoint, where it is the newest one for Spark.
 
     ``own`` is the place of the flow's newest checkpoint. If the flow has no checkpoint yet, the
     restored one goes to ``own``.
@@ -98,8 +100,8 @@ def next_version(own: str) -> str:
 def newest_checkpoint(storage_root: str, table: Sequence[str], flow: str) -> str:
     """Return where Spark looks for a flow's checkpoint.
 
-    ``storage_root`` is a path or URL as Spark takes it. ``table`` are the parts of the name of the
-    flow's table.
+    ``storage_root`` is a path or URL as Spark accepts it. ``table`` are the parts of the name of
+    the flow's table.
     """
     parent = posixpath.join(storage_root.rstrip("/"), PIPELINE, *table, flow)
     return f"{parent}/{max(_newest_version(storage.locate(parent)), 0)}"
@@ -111,7 +113,7 @@ def _newest_version(parent: str) -> int:
 
 
 def _facts(graph: Any, flow: Any, session: Any, storage_root: str) -> WriterFacts:
-    """Return what the run tells the writer of a flow (``StreamingTableWrite``, ``SinkWrite``)."""
+    """Return what the run sets on a flow's writer (``StreamingTableWrite``, ``SinkWrite``)."""
     target = flow.destinationIdentifier()
     parts = [str(part) for part in _each(target.nameParts())]
     output = graph.output().apply(target)

@@ -95,7 +95,8 @@ def connect_refusal(
 def refused_server(remote: str | None = None) -> UnsupportedSession:
     """Return why a session of a server in another process is refused, and what to do. Pure.
 
-    The token in the URL ``remote`` is masked: the error goes to the job's log and the registry.
+    The token in the URL ``remote`` is masked, because the error goes to the job's log and the
+    registry.
     """
     where = f" ({mask_secrets(remote)})" if remote else ""
     return UnsupportedSession(

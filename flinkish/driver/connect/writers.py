@@ -25,10 +25,15 @@ _TRIGGERS = {
 
 
 class ServerWriter:
-    """A client's ``DataStreamWriter`` with the members of a classic writer that flinkish uses."""
+    """A client's ``DataStreamWriter`` with the members of a classic writer that flinkish uses.
+
+    It keeps a copy of the client's writer, for one query and its restarts. The program may use the
+    client's writer for another query, which must not get what flinkish sets for this one.
+    """
 
     def __init__(self, writer: Any) -> None:
-        self._writer = writer
+        self._writer = type(writer)(writer._write_stream._child, writer._session)
+        self._writer._write_proto.CopyFrom(writer._write_proto)
         self._spark = session_behind(writer._session.client)
         self.__dict__["_flinkish_facts"] = told(writer._write_proto)
 
@@ -57,11 +62,15 @@ class ServerWriter:
         return (writer if mode is None else writer.outputMode(mode))._jwrite
 
     def queryName(self, name: str) -> None:
-        """Set the name of the query, on the client's writer."""
+        """Set the name of the query."""
         self._writer.queryName(name)
 
     def option(self, key: str, value: str) -> None:
-        """Set an option of the query, on the client's writer."""
+        """Set an option of the query, however the program spells it."""
+        options = self._writer._write_proto.options
+        # The server ignores the case of a key and takes the last; the map's order is random.
+        for same in [each for each in options if each.lower() == key.lower()]:
+            del options[same]
         self._writer.option(key, value)
 
     def only_once(self) -> None:
@@ -73,22 +82,16 @@ def start_through(
     writer: Any,
     asked: Mapping[str, Any],
     start: Callable[[Any, WriterFacts, Callable[[], Any]], Any],
-    begin: Callable[[], Any],
+    begin: Callable[[Any], Any],
 ) -> Any:
     """Start the query of a client's writer by calling ``start``, a method of the runtime.
 
     ``asked`` are the arguments of ``DataStreamWriter.start`` or ``toTable``. ``begin`` sends the
-    client's own command. What ``start`` sets on the writer is undone at the end.
+    client's own command for the writer that it gets, which is a copy.
     """
     _tell(writer, **asked)
     server = ServerWriter(writer)
-    message = writer._write_proto
-    before = type(message)()
-    before.CopyFrom(message)
-    try:
-        return start(server, facts_of(server), lambda: served(begin(), server._spark))
-    finally:
-        message.CopyFrom(before)
+    return start(server, facts_of(server), lambda: served(begin(server._writer), server._spark))
 
 
 def _tell(
@@ -119,7 +122,7 @@ def _tell(
 
 
 def served(query: Any, session: Any) -> Any:
-    """Return a client's query with the JVM's query as ``_jsq``, from which it takes its run id.
+    """Return a client's query with the JVM's query as ``_jsq``, which gives it the run id.
 
     ``session`` is the classic session behind the client's session.
     """
@@ -130,7 +133,7 @@ def served(query: Any, session: Any) -> Any:
 
 
 def is_served(query: Any) -> bool:
-    """Return whether a client's query has the JVM's query; look that up in the server if needed."""
+    """Return whether a client's query has the JVM's query, which is looked up if needed."""
     if not hasattr(query, "_jsq"):
         session = session_behind(query._session.client)
         if session._jsparkSession.streams().get(query.id) is None:  # it has ended
@@ -149,7 +152,7 @@ def _run_id(query: Any) -> str:
 
 
 def told(asked: Any) -> WriterFacts:
-    """Return what a client has told its writer (``WriteStreamOperationStart``)."""
+    """Return what a client has set on its writer (``WriteStreamOperationStart``)."""
     kind = asked.WhichOneof("trigger")
     target = asked.WhichOneof("sink_destination")
     facts = WriterFacts(

@@ -1,6 +1,6 @@
 """Tables of Delta Lake, accessed through Delta's own classes in the program's session.
 
-Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
+Facts used, observed on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 
 * ``DeltaSink.addBatch`` (``org.apache.spark.sql.delta.sources``) skips a batch that is not above
   the newest version of the query's ``txn`` (``Snapshot.transactions``, by query id). The skipped
@@ -8,8 +8,8 @@ Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 * A commit of a streaming query has ``operation`` ``STREAMING UPDATE`` and, in
   ``operationParameters``, ``queryId`` and ``epochId`` (the batch).
 * ``DeltaTable.restoreToVersion`` commits the files of that version (``RESTORE``, parameter
-  ``version``). The table's transactions stay as they are: the sink continues to skip the batches
-  that it had.
+  ``version``). The table's transactions stay as they are, so the sink continues to skip the
+  batches that it had.
 * Delta refuses to do anything in a session without its extension and catalog, so a program that
   writes to Delta has both.
 """
@@ -35,7 +35,7 @@ _REPLACING = frozenset(
     {"CREATE OR REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE"}
     | {"REPLACE TABLE AS SELECT", "TRUNCATE", "CLONE"}
 )
-#: Operations that keep all rows. ``RESTORE`` does, as :func:`lineage` leaves out what it undid.
+#: Operations that keep all rows. ``RESTORE`` is one, as :func:`lineage` leaves out what it undid.
 _KEEPING = _MAINTENANCE | {"RESTORE"}
 #: Maximum number of commits that are read from a history; each is a file of the log.
 _HISTORY = 10_000
@@ -113,7 +113,7 @@ class DeltaTable:
         return DeltaAnswer(table_id, oldest, newest, operations, lowered)
 
     def roll_back(self, version: int) -> None:
-        """Restore the table to a version; TableError if files of that version are gone."""
+        """Restore the table to a version; TableError if that fails, as when its files are gone."""
         with self._errors():
             self._tables.forPath(self._jsession, self._location).restoreToVersion(version)
 
@@ -130,7 +130,11 @@ class DeltaTable:
 
 
 def ask(question: SourceQuestion) -> DeltaAnswer | None:
-    """Return the answer of a source's table about its position; None if its path is unknown."""
+    """Return the answer of a source's table about its position.
+
+    Returns None if the position is not one of Delta or the table's path is unknown; raises
+    TableError if the table cannot be read.
+    """
     position = parse_delta_position(question.saved.offset)
     path = question.source.options.get("path")
     if position is None or path is None:
@@ -154,8 +158,9 @@ def lineage(
 ) -> tuple[TableCommit, ...]:
     """Return the commits of a history that lead to a version. Pure.
 
-    A ``RESTORE`` continues the version that it goes back to: the commits between are not part of
-    the lineage, unless another ``RESTORE`` goes back to one of them.
+    A ``RESTORE`` continues the version that it goes back to, so the commits between are not part of
+    the lineage, unless another ``RESTORE`` goes back to one of them. A ``RESTORE`` to a time does
+    not record a version, so the lineage begins with it.
 
     ``rows`` are ``version``, ``operation`` and ``operationParameters`` of each commit, oldest
     first. ``version`` is the newest by default.

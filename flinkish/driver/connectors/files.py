@@ -13,7 +13,11 @@ from flinkish.restore.check.file_places import file_reading
 
 
 def ask(question: SourceQuestion) -> FileReading | None:
-    """Return where to find the files that a source has read; None if its path is unknown."""
+    """Return where to find the files that a source has read.
+
+    Returns None if the source's path is unknown, or the position is not one of a file source;
+    raises the errors of :func:`~flinkish.restore.check.file_places.file_reading`.
+    """
     source, saved = question.source, question.saved
     options = {name.lower(): value for name, value in source.options.items()}
     path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")

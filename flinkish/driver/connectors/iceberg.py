@@ -1,6 +1,6 @@
 """Tables of Apache Iceberg, accessed through Iceberg's own classes in the program's session.
 
-Facts used, run on Spark 3.5.9 and 4.0.5 with Iceberg 1.10.1 and on 4.1.4 with 1.11.0:
+Facts used, observed on Spark 3.5.9 and 4.0.5 with Iceberg 1.10.1 and on 4.1.4 with 1.11.0:
 
 * ``SparkWrite.StreamingWrite.commit`` (``org.apache.iceberg.spark.source``) puts the query id and
   the batch into the summary of each snapshot, also of a batch without rows and in complete mode. It
@@ -8,7 +8,8 @@ Facts used, run on Spark 3.5.9 and 4.0.5 with Iceberg 1.10.1 and on 4.1.4 with 1
   ancestors, and does not commit a batch that is not above the one found. By then the batch has been
   computed and its state written.
 * ``commit`` looks at no other snapshots. After ``rollbackTo`` it commits the undone batches again.
-  After the query's snapshots have expired it does so too, and the table has their rows twice.
+  After the query's snapshots have expired, it also commits batches again that the table already
+  has, and the table then has their rows twice.
 * ``rollbackTo`` goes back to an ancestor of the current snapshot, and commits no new snapshot.
   ``setCurrentSnapshot`` takes any snapshot that the table still has, also one that was undone.
 * A snapshot of maintenance (``rewrite_data_files``, ``rewrite_manifests``) has the operation
@@ -67,7 +68,11 @@ class IcebergTable:
             return bool(self._session.catalog.tableExists(self._place))
 
     def read(self, query_id: str) -> TableReading:
-        """Return what the table has recorded of a query; TableError if it cannot be read."""
+        """Return what the table has recorded of a query.
+
+        Raises TableError if the table cannot be read, if the query writes to a branch, or if the
+        snapshots that might have its newest batch have expired.
+        """
         with self._errors():
             table = self._load()
             self._refuse_branch(table)
@@ -83,7 +88,7 @@ class IcebergTable:
     def history(
         self, version: int | None = None, *, back_to: int | None = None
     ) -> Sequence[TableCommit]:
-        """Return the commits that lead to a version; TableError as :meth:`read`."""
+        """Return the commits that lead to a version; TableError if the table cannot be read."""
         commits: list[TableCommit] = []
         with self._errors():
             for snapshot in islice(self._ancestors(self._load(), version), _HISTORY):
@@ -94,9 +99,9 @@ class IcebergTable:
         return tuple(reversed(commits))
 
     def answer(self, position: IcebergPosition, options: Mapping[str, str]) -> IcebergAnswer:
-        """Return what the table still has for a source at ``position``; TableError as :meth:`read`.
+        """Return what the table still has for a source at ``position``.
 
-        ``options`` are the source's options.
+        ``options`` are the source's options. Raises TableError if the table cannot be read.
         """
         with self._errors():
             table = self._load()
@@ -127,7 +132,7 @@ class IcebergTable:
     def _newest_batch(self, table: Any, query_id: str) -> int | None:
         """Return the query's newest batch as ``SparkWrite`` finds it, or None.
 
-        Raises TableError if the snapshots that would tell are no longer there.
+        Raises TableError if the snapshots that might have the batch have expired.
         """
         oldest = None
         for oldest in self._ancestors(table):
@@ -143,7 +148,7 @@ class IcebergTable:
         return None
 
     def _refuse_branch(self, table: Any) -> None:
-        """Raise TableError if the query writes to a branch: the sink ignores the batches on it."""
+        """Raise TableError if the query writes to a branch, whose batches the sink ignores."""
         _, named, branch = self._place.rpartition(".branch_")
         if not named or str(table.name()).endswith(f".branch_{branch}"):
             audited = str(table.properties().get("write.wap.enabled")).lower() == "true"
@@ -169,7 +174,7 @@ class IcebergTable:
             snapshot = None if parent is None else table.snapshot(parent)
 
     def _load(self) -> Any:
-        """Load the table and refresh it, as a catalog may have cached an older version."""
+        """Load the table, and refresh it if a catalog may have cached an older version."""
         if is_path(self._place):
             return self._paths.load(self._place)
         spark = self._jvm.org.apache.iceberg.spark.Spark3Util
@@ -215,7 +220,7 @@ def open_sink(place: SinkPlace, session: Any) -> Table | None:
 
 
 def is_path(place: str) -> bool:
-    """Return whether Iceberg takes a text for a path, not a name (``IcebergSource``). Pure."""
+    """Return whether Iceberg reads a text as a path, not as a name (``IcebergSource``). Pure."""
     return "/" in place
 
 

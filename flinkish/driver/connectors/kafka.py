@@ -3,10 +3,11 @@
 The client gets the source's ``kafka.*`` options, as Spark passes them to the client with which its
 source looks up offsets (``KafkaOffsetReaderAdmin``). So it logs in wherever Spark does: by
 Kerberos, OAuth, delegation tokens, Java's key stores or a class of the user's. Like Spark, flinkish
-asks it for metadata of topics, and offsets of their leaders. Asking for a topic does not create it.
+asks through it for metadata of topics, and asks the leaders of their partitions for offsets. Asking
+for a topic does not create it.
 
-Facts used (run on Spark 3.5.9 and 4.3.0 with the connectors of 3.5.7 and 4.1.1, whose clients are
-3.4.1 and 3.9.1):
+Facts used (observed on Spark 3.5.9 and 4.3.0 with the connectors of 3.5.7 and 4.1.1, whose clients
+are 3.4.1 and 3.9.1):
 
 * ``KafkaSourceProvider.kafkaParamsForDriver`` turns these options into a client's settings, and
   ``ConsumerStrategy.createAdmin`` adds the delegation token, if there is one.
@@ -170,7 +171,7 @@ class _Client:
     def offsets(
         self, places: Collection[tuple[str, int]], of: str | int
     ) -> dict[tuple[str, int], FirstRow]:
-        """Return one offset of each place, with the timestamp of the row at that offset.
+        """Return one offset of each place, and for a time the timestamp of the row at the offset.
 
         ``of`` is ``earliest`` or ``latest``, or a time in milliseconds since the epoch. For a time
         it is the offset of the first row at or after that time, -1 if there is no such row.
@@ -235,7 +236,7 @@ def _client(session: Any, options: Mapping[str, str], timeout: float) -> Iterato
             f"no client for {servers} within {_PATIENCE * timeout:g} s: a name of the servers is "
             "not resolved, or the login does not end"
         ) from error
-    except TypeError as error:  # Py4J takes a missing class for a package
+    except TypeError as error:  # for Py4J, a missing class is a package
         if "JavaPackage" not in str(error):
             raise
         raise BrokerError("the session has no classes of Spark's connector for Kafka") from error

@@ -32,7 +32,8 @@ def resolve(place: SinkPlace, session: Any) -> SinkPlace:
 
     A place without a table gets its format from :func:`with_format`.
 
-    Raises TableError if the catalog cannot be read, or a required table does not exist.
+    Raises TableError if the catalog cannot be read, or has no table of the name that the program
+    passes to ``start`` (``toTable`` may create its table).
     """
     place = with_format(place, session)
     in_catalogs = sink_connector(place.format).in_catalogs
@@ -72,8 +73,9 @@ def facts_at(
     """Return what a savepoint records about a sink's table, and why its version is missing.
 
     ``place`` is as the program gives it; ``batch_id`` is the savepoint's batch. In the result,
-    ``table_version`` is the table's newest version that has nothing of a later batch, and
-    ``table_id`` is the table's id. The text is empty if the version is known or the sink has none.
+    ``path`` and ``provider`` are the location and format of a named table, ``table_version`` is its
+    newest version that has nothing of a later batch, and ``table_id`` is its id. The text is empty
+    if the version is known or the sink has none.
     """
     described: dict[str, Any] = {}
     try:

@@ -1,4 +1,4 @@
-"""Questions about a source's saved position to the table, broker or directory that it reads."""
+"""Questions about a source's saved position, to the table, broker or directory of the source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IDENTIFY: Mapping[str, Callable[[Any, NewSource], dict[str, Any]]] = {"kafka": 
 
 
 def ask(question: SourceQuestion, *, offline: bool = False) -> SourceAnswer | None:
-    """Return the answer; None if no function asks for this format, or the question failed.
+    """Return the answer; None if nothing can be asked about this source, or the question failed.
 
     With ``offline``, directories are listed, but no table and no broker is asked.
     """

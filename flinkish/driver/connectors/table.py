@@ -66,7 +66,7 @@ def table_errors(table: str, product: str) -> Iterator[None]:
 
     try:
         yield
-    except TypeError as error:  # Py4J takes a missing class for a package
+    except TypeError as error:  # for Py4J, a missing class is a package
         if "JavaPackage" not in str(error):
             raise
         raise TableError(

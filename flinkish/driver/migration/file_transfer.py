@@ -1,7 +1,7 @@
 """Transfer of savepoint files by the job's executors instead of its driver.
 
 A large state whose files cannot be linked has too many bytes for one host to copy. The transfers
-are plain data (:class:`flinkish.storage.Placing`), so a Spark job can carry them out. It does so in
+are plain data (:class:`flinkish.storage.Placing`), so Spark jobs can carry them out. They do so in
 waves, because the driver's memory must not grow with the number of files. Executors access the
 storage with their own environment and get flinkish as a zip file.
 """
@@ -34,9 +34,9 @@ _PIECE = 256
 def should_distribute(mode: str, *, master: str, source: str, target: str, size: int) -> bool:
     """Return whether executors copy the files. Pure.
 
-    ``mode`` is ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``). A local
-    ``master`` has no executors on other hosts. ``source`` and ``target`` are the locations of one
-    of the files; ``size`` is the size of all files in bytes.
+    ``mode`` is ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``). The rest
+    matters only for ``auto``. A local ``master`` has no executors on other hosts. ``source`` and
+    ``target`` are the locations of one of the files; ``size`` is the size of all files in bytes.
     """
     if mode != "auto":
         return mode == "true"
@@ -48,7 +48,8 @@ class SparkTransferer:
     """Copies files with the executors of a session if that is worthwhile, otherwise with threads.
 
     In the mode ``auto``, an error on the executors (a missing library, credentials that only the
-    driver has) is logged, and the driver copies the remaining files itself.
+    driver has) is logged, and the driver copies the remaining files itself. In the mode ``true``,
+    the error is raised.
     """
 
     def __init__(self, session: Any, mode: str) -> None:

@@ -34,8 +34,8 @@ from flinkish.storage.directory import StorageDirectory
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^(?:Caused by)?: (.+)$", re.MULTILINE)
-#: What the text of an ``OSError`` contains, or with what flinkish's own storage errors begin, or
-#: Java's errors of files. Java also reports a Python worker that ended as an ``IOException``.
+#: Marks of a storage error: an ``OSError`` of Python, an error of flinkish's storage, or one of
+#: Java's errors of files. ``IOException`` is no mark: a Python worker that ended causes one too.
 _STORAGE = re.compile(
     r"\[Errno |\bStorageError:|No space left on device|Permission denied|Mkdirs failed"
     r"|\bjava\.nio\.file\.\w+:|\borg\.apache\.hadoop\.(?:fs|security)\.\w+:"
@@ -87,13 +87,14 @@ def rewrite_query(
     migration: Migration,
     progress: Progress,
 ) -> list[MigratedOperator]:
-    """Write a checkpoint of a saved query, with its state rewritten as a migration requests.
+    """Write a checkpoint of a saved query, with the state rewritten as a migration requests.
 
     Returns the size, rows and digests of each operator's new state.
 
     Raises Incompatible if the state cannot take the requested form, UnsupportedFormat if the engine
-    does not read this state, Corrupt if a state file is damaged, and UsageError if a schema of the
-    migration is invalid, or is for a state that does not exist.
+    does not read this state, Corrupt if a state file is damaged, UsageError if a schema of the
+    migration is invalid, or is for a state that does not exist, and StorageError or FlinkishError
+    if the Spark job fails.
     """
     with engine_work(query.name):
         checkpoint = read_checkpoint(source, query.batch_id)

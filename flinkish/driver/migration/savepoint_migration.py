@@ -54,9 +54,9 @@ def write_rewritten(
     The caller removes the directory ``scratch`` for the checkpoints. For ``job``, ``trigger`` and
     ``transferer`` see :func:`~flinkish.savepoint.write.writer.write_savepoint`.
 
-    Raises Incompatible if the state cannot take the requested form, Corrupt if a state file is
-    damaged, LaunchFailed if this interpreter lacks packages that the engine needs, StorageError if
-    the target cannot be written, and FlinkishError if the Spark job failed.
+    Raises the errors of :func:`~flinkish.driver.migration.query_migration.rewrite_query`,
+    LaunchFailed if this interpreter lacks packages that the engine needs, and StorageError if the
+    target cannot be written.
     """
     sources: list[QuerySource] = []
     written: list[MigratedOperator] = []

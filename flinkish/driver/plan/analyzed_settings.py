@@ -85,7 +85,7 @@ def needs_zone(name: str, expression: Any, cast: Any, *, times: int) -> bool | N
 
 
 def options_of(holder: Any) -> dict[str, str]:
-    """Return the options of a reader, by their names in lower case."""
+    """Return the options of a reader or writer of text, by their names in lower case."""
     options: dict[str, str] = {}
     iterator = holder.options().iterator()
     while iterator.hasNext():
@@ -143,7 +143,7 @@ def _adding(interval: Any) -> bool | None:
 
 
 def ansi_mode(name: str, expression: Any) -> str | None:
-    """Return ``true`` or ``false`` if the result depends on the ANSI mode, else None."""
+    """Return the ANSI mode (``true``, ``false``) if the result depends on it, else None."""
     if name == "Cast":
         before = str(expression.child().dataType().simpleString())
         if not may_fail(before, str(expression.dataType().simpleString())):

@@ -18,7 +18,7 @@ _NO_METHOD = "does not exist"  # Py4J's message for an unknown method
 
 
 def initial_buffers(jvm: Any, function: Any) -> tuple[Initial | None, ...]:
-    """Return the initial value of each of a function's buffers; None where Spark hides it.
+    """Return the initial value of each of a function's buffers; None where it is unknown.
 
     ``function`` is an ``AggregateFunction`` of a physical plan.
     """

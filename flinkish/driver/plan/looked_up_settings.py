@@ -9,7 +9,7 @@ expressions that ran with both values):
 * ``JacksonParser`` and ``UnivocityParser`` choose their formatters by the parser policy, for
   timestamps and dates, with and without a pattern.
 * ``decimalOperations.allowPrecisionLoss`` decides whether a decimal result that needs more than 38
-  digits loses digits of the fraction (``adjustPrecisionScale``) or overflows: the values differ,
+  digits loses digits of the fraction (``adjustPrecisionScale``) or overflows, so the values differ,
   though the types often look alike.
 * A setting that changes a result's type or the text of an expression can be seen in the plan, and
   is not listed in this module. Nor is one that only makes a query fail (``encode`` of characters
@@ -55,7 +55,7 @@ _PYTHON_ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
 #: For each ``PythonUDF.evalType`` of a plain function: whether Arrow passes the values.
 _PYTHON_TYPES = {100: "false", 101: "true"}
 
-#: Settings that may change keys or values: an expression that cannot be read may need any of them.
+#: Settings that may change keys or values; an unreadable expression counts as needing all of them.
 DECIDING = (
     TIME_ZONE,
     ANSI,

@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.errors import Incompatible
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-#: Packages below that one: itself for 3.5 and 4.0, then the sub-packages that 4.1 introduced.
+#: What follows ``_STREAMING`` in a package's name: nothing on 3.5 and 4.0, any of them later.
 _PACKAGES = ("", ".runtime", ".checkpointing", ".operators.stateful")
 
 

@@ -8,8 +8,8 @@ The operator graph comes from the analyzed plan, which no optimizer setting chan
   window, type casts below a union) belong to the step that needed them. A step of SQL text with
   several stateful nodes has one operator for each. Every source is an operator; aliases and views
   are not.
-* An edge is chainable unless its target redistributes its input: every stateful operator,
-  ``repartition``, a sort, grouped pandas functions.
+* An edge is chainable unless its target redistributes its input, as every stateful operator,
+  ``repartition``, a sort and grouped pandas functions do.
 * The sink is the last operator; its uid is the query's name.
 
 Spark's ordinals come from the physical plan. Both plans have the stateful operators in the same
@@ -56,8 +56,8 @@ from flinkish.state.declared import DeclaredStates, to_text
 class PlannedOperator(Identified):
     """A stateful operator of a planned query.
 
-    ``key`` is the operator's node in the graph and ``name`` that node's name. ``typed`` are the
-    typed states that the program declared for the operator.
+    ``node`` is the operator as Spark has planned it. ``key`` and ``name`` are the key and the name
+    that it has in the graph. ``typed`` are the typed states that the program declared for it.
     """
 
     node: PlannedNode

@@ -90,11 +90,11 @@ class LogicalNode:
 
     ``name`` is Spark's class. A ``step`` is the top of one of the program's DataFrames.
     ``hidden_output`` is the projection that Spark puts over a USING join. An ``exchange``
-    redistributes its input. ``label`` has words that distinguish the node from others of its kind,
-    such as grouping columns. ``source``, ``source_name`` and ``entry`` are a source's format, the
-    name given by ``.name("x")``, and the source's line in the offset log. ``location`` is
-    ``file:line`` if Spark knows it. ``typed`` are the typed states that the program declared for
-    the node. ``children`` are positions in the plan.
+    redistributes its input. ``tag`` is what ``uid()`` has left on the node. ``label`` has words
+    that distinguish the node from others of its kind, such as grouping columns. ``source``,
+    ``source_name`` and ``entry`` are a source's format, the name given by ``.name("x")``, and the
+    source's line in the offset log. ``location`` is ``file:line`` if Spark knows it. ``typed`` are
+    the typed states that the program declared for the node. ``children`` are positions in the plan.
     """
 
     name: str

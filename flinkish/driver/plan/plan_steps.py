@@ -23,7 +23,7 @@ _KINDS = {
     "RebalancePartitions": "repartition",
     "RepartitionByExpression": "repartition",
 }
-#: Verbs for the names of stateful operators; the grouping columns follow.
+#: Words for the names of operators; the columns of the operator follow.
 _VERBS = {
     "Aggregate": "aggregate by",
     "Deduplicate": "dropDuplicates",

@@ -142,7 +142,8 @@ def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
 def _store_names(names: list[str]) -> tuple[str, ...]:
     """Return the stores of one partition; column families (transformWithState) are not stores.
 
-    Used for Spark 3.5 only: on 4.x the stores of an empty state come from its metadata file.
+    The result counts only on Spark 3.5, because on 4.x the stores of an empty state come from its
+    metadata file.
     """
     joins = [name for name in names if name.startswith(("left-key", "right-key"))]
     return tuple(dict.fromkeys(joins)) or ("default",)
@@ -217,7 +218,10 @@ def _lasting(source: PlannedSource) -> dict[str, Any]:
 def operator_status(
     planned: PlannedQuery | None, reported: tuple[OperatorStatus, ...]
 ) -> tuple[OperatorStatus, ...]:
-    """Return the operators for ``status``: those of the plan, with the rows that Spark reports."""
+    """Return the operators for ``status``: the plan's, if it has any, with the reported rows.
+
+    Otherwise they are those that Spark reports.
+    """
     if planned is None or not planned.operators:
         return reported
     rows = {op.ordinal: op.rows for op in reported}

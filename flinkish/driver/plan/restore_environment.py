@@ -107,7 +107,7 @@ class DriverRestoreEnvironment:
                 return taken
         job_at = None
         if offer.live and _is_own(offer.query.sink, new.sink, new.session):
-            job_at = newest_planned_batch(offer.origin.root)  # read after the sink: never behind it
+            job_at = newest_planned_batch(offer.origin.root)  # read last, so never behind the sink
         query = Continuation(
             recipe.batch_id,
             identity.keep,
@@ -235,7 +235,10 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatu
 
 
 def start_status(sink: NewSink, session: Any, query_id: str | None) -> SinkStatus | None:
-    """Return the newest batch that a sink records, up to which it skips batches, or None."""
+    """Return the status of a sink that may skip batches of a query that starts; None for another.
+
+    A table that can be opened has a status only with ``query_id``, as it skips by query id.
+    """
     kind, target = (sink.format or "parquet").lower(), sink.table or sink.path or ""
     if sink.unreadable:
         return SinkStatus(kind, target, by_query_id=True, unreadable=sink.unreadable)
@@ -260,7 +263,7 @@ def start_status(sink: NewSink, session: Any, query_id: str | None) -> SinkStatu
 def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str | None]:
     """Return where a query is about to start, and its query id if it has one.
 
-    Raises StorageError if its checkpoint cannot be read from here.
+    Raises StorageError if the checkpoint cannot be read by this process.
     """
     try:
         root = storage.locate(location)
@@ -278,8 +281,8 @@ def _since(
     """Return other writers' commits to a table since the savepoint, and the possible rollback.
 
     The rollback is None if the table has nothing to roll back. A table that has no commits of the
-    saved query, and is not the table in the savepoint, counts as another table. For a running job
-    no drift is reported, as the table will be what the job leaves.
+    saved query, and is not the table in the savepoint, counts as another table, without drift. For
+    a running job no drift is reported, as the job may still write to the table.
     """
     newest = reading.newest_batch
     ahead = newest is not None and newest > batch_id
@@ -316,7 +319,7 @@ def _is_own(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
 
 
 def has_path_of(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
-    """Return whether a sink has the path of a saved sink, where the path is not yet qualified."""
+    """Return whether a sink has the path of a saved sink, whose path is not yet qualified."""
     path = saved.get("path")
     if path is None or sink.path is None:
         return False

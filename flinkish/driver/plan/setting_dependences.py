@@ -10,7 +10,7 @@ Facts used (Spark 3.5 to 4.3):
   DataFrame, not at the query's start.
 * ``window`` and ``session_window`` count from 1970 in UTC, so they need no zone.
 * Formatters and the readers of files look their settings up when the query runs. So do Python
-  functions, except those that get rows, which show timestamps in the zone of their process.
+  functions, except that functions on rows show timestamps in the zone of their process.
 * An attribute keeps its ``exprId`` through a plan, so its definitions lead down to the sources.
 """
 
@@ -63,7 +63,7 @@ _TEXT = frozenset({"csv", "json", "xml"})
 _BY_NAME = frozenset({"avro", "orc", "parquet", "xml"})
 #: Expressions that parse text, with the format of the text.
 _PARSERS = {"CsvToStructs": "csv", "JsonToStructs": "json", "XmlToStructs": "xml"}
-#: Classes that write text, called where the optimizer has replaced such an expression.
+#: Classes that are called where the optimizer has replaced one of the ``WRITERS`` of text.
 _EVALUATORS = {f"{name}Evaluator": format for name, format in WRITERS.items()}
 #: ``evalType`` of Python functions on rows; all others get timestamps in the session's zone.
 _OF_ROWS = 100
@@ -124,7 +124,7 @@ class DependenceReader:
         """Yield what an expression depends on, down to the columns of the sources.
 
         ``part`` names, for messages, the part of the state that the expression defines. ``finds``
-        says that this is a key or the event time, by which Spark looks up or drops state.
+        says that the part is a key or the event time, by which Spark looks up or drops state.
         """
         from py4j.protocol import Py4JError
 
@@ -151,7 +151,7 @@ class DependenceReader:
                 yield _Need(setting, value.lower() if setting != TIME_ZONE else value, "", True)
 
     def always(self) -> Iterator[Dependence]:
-        """Yield the settings by which the analyzer resolves names: the plan shows their effect."""
+        """Yield the setting by which the analyzer resolves names; the plan shows its effect."""
         value = self._setting(CASE_SENSITIVE)
         if value is not None:
             yield Dependence(CASE_SENSITIVE, value.lower(), certain=False)
@@ -176,7 +176,7 @@ class DependenceReader:
             # Only the timestamp of a window is the program's; the arithmetic is Spark's.
             return self._all(times_in(children), times=ALL)
         if shows_fields(name, expression) and is_local(children[0]):
-            # The value is converted to a timestamp in the zone and back: the zone has no effect.
+            # The value is converted to a timestamp in the zone and back, so the zone has no effect.
             inner = self._all([*items(children[0].children()), *children[1:]], times=ALL)
             parser = [n for n in self._own(name, expression, times=times) if n.setting != TIME_ZONE]
             return tuple(dict.fromkeys([*parser, *inner]))
@@ -191,7 +191,7 @@ class DependenceReader:
         number = int(attribute.exprId().id())
         key = number, times
         if key not in self._known:
-            self._known[key] = ()  # in case its definition contains it
+            self._known[key] = ()  # in case the attribute's definition contains the attribute
             needs = self._all(self._defined.get(number, ()), times=times)
             column = self._columns.get(number)
             if column is not None and number not in self._defined:

@@ -11,7 +11,7 @@ Facts used (Spark 3.5 to 4.3):
   (``TransformWithStateOperatorProperties``), and compares them at a restart.
 * An attribute keeps its ``exprId`` from the analyzed plan to the physical one, so the aliases of
   both plans show what the attribute is computed from.
-* Of a Python function the plan has only the name: two lambdas on one column look the same.
+* Of a Python function the plan has only the name, so two lambdas on one column look the same.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class MeaningReader:
         return _short(" | ".join(texts)) if texts and all(map(_WINDOW.match, texts)) else ""
 
     def _text(self, expression: Any, *, follow: bool) -> str:
-        """Return the expression as SQL, with the program's names of its columns.
+        """Return the expression as SQL, with the program's names for its columns.
 
         With ``follow``, the origins of the columns replace their names.
         """
@@ -272,7 +272,7 @@ class MeaningReader:
         number = _number(attribute)
         if number not in self._nameless:
             return str(attribute.name())
-        self._nameless.discard(number)  # in case its definition contains it
+        self._nameless.discard(number)  # in case the definition contains the attribute
         text = self._text(self._definitions[number][0], follow=False)
         self._nameless.add(number)
         return "window" if _WINDOW.match(text) else text  # _window() describes its definition
@@ -280,7 +280,7 @@ class MeaningReader:
     def _origin(self, attribute: Any) -> str:
         number = _number(attribute)
         if number not in self._origins:
-            self._origins[number] = str(attribute.name())  # in case its definition contains it
+            self._origins[number] = str(attribute.name())  # in case the definition contains it
             defined = self._definitions.get(number)
             if defined is not None:
                 texts = [self._text(each, follow=True) for each in defined]
@@ -291,7 +291,7 @@ class MeaningReader:
 def _told_apart(columns: Iterable[Column]) -> tuple[Column, ...]:
     """Return the columns, with the origin added to names that occur with different origins. Pure.
 
-    As in ``sum(x.v), sum(y.v)`` of two joined inputs.
+    Such names occur in ``sum(x.v), sum(y.v)`` of two joined inputs.
     """
     listed = tuple(columns)
     origins: dict[str, set[str]] = {}

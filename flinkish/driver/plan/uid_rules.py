@@ -42,7 +42,7 @@ class Planning:
             raise InvalidConfiguration(
                 f"state.migration is {migration!r}", hint="it takes eager or lazy"
             )
-        #: Whether values of typed state are migrated only when the program accesses them.
+        #: Whether values of typed state are rewritten only when the program updates them.
         self.migrates_lazily = migration == "lazy"
         self._modules = options.get("engine.snapshot-modules")
         self._planned: dict[str, PlannedQuery] = {}
@@ -92,12 +92,13 @@ class Planning:
     ) -> tuple[PlannedQuery | None, list[str]]:
         """Plan a query that is about to run, as :meth:`plan`; add a note on missing uids.
 
-        A plan that flinkish cannot read is no reason to refuse a query that Spark can run, unless
-        uids are required. Then the plan is None, the query's state is known by position only, and a
-        note tells the user.
+        Unless uids are required, a plan that flinkish cannot read is no reason to refuse a query
+        that Spark can run. The plan returned is then None, the query's state is known by position
+        only, and a note says so.
 
         Raises MissingUid, DuplicateUid, HashCollision or InvalidUid if the uids break the rules,
-        and AnalysisException if Spark does not support the query.
+        AnalysisException if Spark does not support the query, and any error of an unreadable plan
+        if uids are required.
         """
         from pyspark.errors import AnalysisException
 

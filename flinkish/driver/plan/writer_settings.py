@@ -24,8 +24,8 @@ class WriterFacts:
     """Recorded calls on one ``DataStreamWriter`` (mutable: the writer is a builder).
 
     ``options`` has lower-case keys, as Spark's own map is case-insensitive. ``calls`` has the last
-    call of each kind that sets none of them, nor the name: ``format``, ``foreach`` and
-    ``foreachBatch`` are one kind.
+    call of each method that sets neither options nor the name; ``format``, ``foreach`` and
+    ``foreachBatch`` count as one method.
     """
 
     query_name: str | None = None
@@ -38,7 +38,7 @@ class WriterFacts:
     calls: dict[str, Call] = field(default_factory=dict, compare=False, repr=False)
 
     def note(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record the call of a method of the writer."""
+        """Record a call on the writer, unless the method sets options or the query's name."""
         if method not in ("option", "options", "queryName"):
             kind = "format" if method in ("foreach", "foreachBatch") else method
             self.calls[kind] = method, args, kwargs
@@ -134,7 +134,7 @@ def facts_of(writer: Any) -> WriterFacts:
 
 
 def why_not_savepointable(facts: WriterFacts) -> NotSavepointable | None:
-    """Return why a query with such a writer has no consistent cut, or None.
+    """Return why a query with these settings of its writer has no consistent cut, or None.
 
     Continuous processing and real-time mode do not commit a batch's state with its offsets as
     micro-batches do. Asynchronous progress tracking leaves batches out of the logs. The memory sink
@@ -158,7 +158,8 @@ def why_not_savepointable(facts: WriterFacts) -> NotSavepointable | None:
         )
     if facts.format == "memory" and (facts.output_mode or "append").lower() != "complete":
         return NotSavepointable(
-            "the query writes to the memory sink, which Spark cannot restart from a checkpoint",
+            "the query writes to the memory sink, which Spark restarts from a checkpoint only in "
+            "complete mode",
             hint="use another sink, or cancel without a savepoint",
         )
     return None
@@ -182,7 +183,7 @@ class Output:
 
 
 def output_of(sink: NewSink, session: Any) -> Output | None:
-    """Return where a query writes; None for a sink whose output is unknown."""
+    """Return where a query writes; None unless to a table with versions or a known directory."""
     kind = (sink.format or "").lower()
     connector = sink_connector(kind)
     if connector.keeps_versions:

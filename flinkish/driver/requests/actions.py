@@ -42,13 +42,10 @@ from flinkish.errors import (
 )
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
-from flinkish.savepoint.format.contents import (
-    FORMAT_CANONICAL,
-    FORMAT_NATIVE,
-)
+from flinkish.savepoint.format.contents import FORMAT_CANONICAL, FORMAT_NATIVE
 
 _POLL = 0.1  # seconds
-_PAUSE = 1.0  # seconds between attempts to record an outcome
+_PAUSE = 1.0  # seconds between attempts while the registry cannot be reached
 #: The number of looks after which a query counts as busy.
 _LOOKS = 5
 
@@ -57,10 +54,10 @@ class Actions:
     """Carries out requests, one at a time.
 
     The times are in seconds. ``savepoint_timeout`` is the limit for waiting for queries and their
-    first batches, if the request sets none; ``quiesce_timeout`` limits how long ``stop`` waits for
-    running batches, if the request sets no lower limit; a plain cancel interrupts batches after
-    ``cancel_grace``. ``distributed`` decides who copies a savepoint's files; see
-    :func:`flinkish.driver.migration.file_transfer.should_distribute`.
+    first batches, if the request sets none; ``quiesce_timeout`` limits how long a stop, or a
+    cancel with a savepoint, waits for running batches, if the request sets no lower limit; a plain
+    cancel interrupts batches after ``cancel_grace``. ``distributed`` decides who copies the files
+    of a savepoint; see :func:`flinkish.driver.migration.file_transfer.should_distribute`.
     """
 
     def __init__(
@@ -78,11 +75,12 @@ class Actions:
         self._quiesce_timeout = quiesce_timeout
         self._cancel_grace = cancel_grace
         self._limit = TimeLimit(savepoint_timeout, math.inf)  # of the request that is carried out
+        self._next_look = 0.0  # for a cancel, ``time.monotonic``
 
     def perform(self, request: Request, closed: threading.Event) -> None:
         """Carry out ``request`` and write its result or error into the registry.
 
-        Raises RegistryError if it could not be written before ``closed`` was set.
+        Raises RegistryError if neither could be written before ``closed`` was set.
         """
         registry = self._runtime.registry
         write: Callable[[], object]
@@ -107,8 +105,7 @@ class Actions:
                 error.data.setdefault("job_id", request.job_id)
                 write = partial(registry.fail, request.request_id, error.to_record())
             except Exception as error:  # noqa: BLE001 - see below
-                # This is the boundary of the agent: any error must reach the client, and the job
-                # must continue.
+                # Any error must reach the client, and the job must continue.
                 traceback.print_exc()
                 wrapped = _ours(error)
                 wrapped.data.setdefault("job_id", request.job_id)
@@ -135,13 +132,13 @@ class Actions:
             else:
                 return
             if self._runtime.launch.external is not None:
-                in_flight.close()  # such a program does not wait for the registry
+                in_flight.close()  # another launcher's program does not wait
             closed.wait(_PAUSE)
 
     def _when_started(self, request: Request) -> AbstractContextManager[None]:
         """Wait until the program has started its queries, and keep it from starting others.
 
-        A savepoint covers the whole job: it waits for the queries that the program is starting.
+        A savepoint covers the whole job, so it waits for the queries that the program is starting.
         """
         reporter = RequestReporter(self._runtime, request)
         while (in_flight := self._runtime.try_in_flight()) is None:
@@ -195,7 +192,10 @@ class Actions:
         return queries
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
-        """Take a savepoint and end the queries as one action; on an error the queries continue."""
+        """Take a savepoint and end the queries as one action.
+
+        On an error the queries continue, unless they were being drained.
+        """
         savepointable = self._savepointable(request)
         if _wanted(request).drain:
             _check_can_restart(savepointable)
@@ -226,7 +226,7 @@ class Actions:
                 raise _too_late(info, self._limit)
             return self._result(info, left, "quiesce")
         except BaseException as error:
-            if draining:  # all later rows would be late for it
+            if draining:  # all later rows would be late for a drained query
                 self._runtime.fail(_undrained(error))
             else:
                 self._runtime.resume(active, forget_ends)
@@ -266,8 +266,8 @@ class Actions:
     ) -> SavepointSummary:
         """Write the last savepoint of a job.
 
-        If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
-        error says so.
+        If a canonical one cannot be made, a native one is kept, and the error says so; none is kept
+        if the registry fails or a plain cancel is pending.
         """
         format_ = _wanted(request).format
         try:
@@ -288,13 +288,13 @@ class Actions:
     ) -> FlinkishError:
         """Keep a native savepoint instead of the canonical one; return ``error`` with its path."""
         log(f"no canonical savepoint: {error.message}")
-        drains = _wanted(request).drain  # the job cannot continue then
+        drains = _wanted(request).drain  # a drained job cannot continue
         continues = "" if drains else ", and the job continues"
         what = f"no canonical savepoint could be made{continues}: {error.message}"
         facts = {}
         try:
             path = self._write(request, queries, trigger, FORMAT_NATIVE, left).path
-        except Exception as second:  # noqa: BLE001 - the first error is the one to tell
+        except Exception as second:  # noqa: BLE001 - the first error is the one to report
             kept = f"; nor could a native one be kept: {_ours(second).message}"
             hint = error.hint
         else:
@@ -359,12 +359,15 @@ class Actions:
         """Raise WrongState if a plain cancel is pending.
 
         A plain cancel must not wait for a savepoint that itself waits. While the registry cannot
-        be reached, none is seen: the savepoint matters more.
+        be reached, no cancel is seen, because the savepoint matters more.
         """
+        if time.monotonic() < self._next_look:
+            return  # a failed look may take until the connection's time limit
         try:
             others = self._runtime.registry.requests(request.job_id)
         except RegistryError as error:
             log(f"registry: {error.message}")
+            self._next_look = time.monotonic() + _PAUSE
             return
         for other in others:
             plain = other.kind is RequestKind.CANCEL and other.savepoint is None
@@ -407,7 +410,7 @@ def _check_can_restart(queries: Sequence[ManagedQuery]) -> None:
 
 
 def _wanted(request: Request) -> SavepointArguments:
-    """Return the savepoint that a request demands; it is not a plain cancel."""
+    """Return the savepoint that a request demands; the request is not a plain cancel."""
     assert request.savepoint is not None, request.kind
     return request.savepoint
 
@@ -464,7 +467,7 @@ def _too_late(info: SavepointSummary, limit: TimeLimit) -> GivenUp:
     """Return the error of a stop whose savepoint was finished too late."""
     return GivenUp(
         f"the savepoint was not complete within {limit.seconds:g} s: given up, the job "
-        f"continues; it is kept at {info.path}",
+        f"continues; the savepoint is kept at {info.path}",
         hint=limit.advice,
         savepoint=info.path,
     )

@@ -27,9 +27,10 @@ _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems un
 class Agent:
     """Serves one job until :meth:`close`.
 
-    ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
-    may continue after its job was stopped or cancelled. If it continues for longer, ``let_go``
-    is called instead of interrupting it: flinkish did not start the process, and never ends it.
+    ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long a program
+    with queries may continue after its job was stopped or cancelled. Then the program is
+    interrupted. If ``let_go`` is given, it is called instead, because flinkish did not start the
+    process.
     """
 
     def __init__(
@@ -128,8 +129,9 @@ class Agent:
     def _disowned(self, state: JobState) -> None:
         """End the driver, because the registry has a final state or a newer driver for its job.
 
-        A reader that could not see this driver has declared the job lost. Another job may already
-        run from its savepoint, so this one must not continue.
+        A reader that could not see this driver has declared the job lost, and the report could not
+        take that back (:meth:`.Registry.take_back`). Another job may already run from its
+        savepoint, so this driver must not continue.
         """
         why = f"the registry says that this job is {state.value}"
         log(f"{why}: its driver must not continue")
@@ -154,7 +156,7 @@ class Agent:
         os.kill(os.getpid(), signal.SIGINT)
         if self._closed.wait(5.0):
             return
-        finish_now(self._runtime)
+        finish_now(self._runtime, self._closed)
 
 
 def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> None:
@@ -174,8 +176,13 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
         leave(1)
 
 
-def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> None:
-    """Record the job's end and exit without waiting for the program."""
+def finish_now(
+    runtime: Runtime, closed: threading.Event, leave: Callable[[int], None] = os._exit
+) -> None:
+    """Record the job's end and exit without waiting for the program, unless it ends meanwhile.
+
+    ``closed`` is set once the program has ended; the driver then records the end itself.
+    """
     state = runtime.ending or JobState.FAILED
     ended = WrongState(f"the job is {state.value}")
     why = "its program did not end by itself and was terminated"
@@ -183,9 +190,10 @@ def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> Non
         try:
             runtime.registry.abandon(runtime.job_id, ended.to_record())
             runtime.registry.transition(runtime.job_id, state, why)
-        except RegistryError as error:  # unrecorded, the job would count as failed: restarted
+        except RegistryError as error:  # unrecorded, the job would count as failed and restart
             log(f"registry: {error.message}")
-            time.sleep(_PAUSE)
+            if closed.wait(_PAUSE):
+                return
             continue
         except FlinkishError as error:  # somebody else has recorded its end
             log(error.message)

@@ -116,7 +116,8 @@ def save_canonical(
 def background(context: Any) -> Iterator[str]:
     """Run this thread's Spark jobs in the flinkish pool and in a new job group, which is yielded.
 
-    Queries that this thread starts later inherit its local properties, so they are restored.
+    Queries that this thread starts later inherit its local properties, so the properties are set
+    back.
     """
     before = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     group = f"flinkish-{uuid.uuid4()}"

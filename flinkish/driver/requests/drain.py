@@ -55,8 +55,8 @@ def drain(
     All queries have ended at a batch boundary, with a committed batch. ``deadline`` is a
     ``time.monotonic`` value. ``interrupted`` is called during the wait and raises to end it.
 
-    Raises FlinkishError if a batch failed, or took too long. Some queries may be drained by then:
-    none may be resumed.
+    Raises FlinkishError if a batch failed, or took too long, and the error of ``interrupted``. Some
+    queries may be drained by then, so no query may be resumed.
     """
     drained = []
     for query in queries:
@@ -93,10 +93,10 @@ def _run_once(
     """Start the query for exactly this planned batch, and wait for its end."""
     runtime.run_once(query)
     while not spark_jvm.has_ended(query.jsq):
-        interrupted()
         if time.monotonic() > deadline:
             stop_hard([query.jsq])
             raise GivenUp(f"the last batch of query '{query.name}' took too long")
+        interrupted()  # comes last, because the batch may end while this asks the registry
         time.sleep(_POLL)
     error = spark_jvm.error_of(query.jsq)
     if error is not None:

@@ -57,7 +57,10 @@ def write_job_savepoint(
     """Write a savepoint of some queries, and record it.
 
     ``left`` are the queries that are not in it; ``give_up`` raises when a canonical savepoint is no
-    longer wanted. Raises RegistryError, with the savepoint's path, if only the record failed.
+    longer wanted.
+
+    Raises RegistryError, with the savepoint's path, if only the record failed, and the errors of
+    :func:`.write_savepoint` or :func:`.save_canonical`.
     """
     session = queries[0].session
     launch = runtime.launch
@@ -131,7 +134,7 @@ def check_writable(target: str) -> None:
 def digest_of_program(application: str | None) -> str | None:
     """Return the digest of the program's file, ``sha256:<hex>``.
 
-    None if the program is not a file, or the file is gone.
+    None if the program is not a file, or the file is gone or cannot be read.
     """
     if application is None:
         return None
@@ -163,7 +166,7 @@ def _sink_at(query: ManagedQuery, query_id: str, batch_id: int) -> dict[str, Any
 
 
 class RequestReporter:
-    """Writes the progress of a savepoint into its request, at most a few times a second."""
+    """Writes a savepoint's progress into its request; counts at most a few times a second."""
 
     _INTERVAL = 0.3
 
@@ -258,8 +261,8 @@ def has_committed(query: ManagedQuery) -> bool:
     if batch is None or newest_committed_batch(query.checkpoint) is not None:
         return batch is not None
     raise Corrupt(
-        f"query '{query.name}' has committed batch {batch}, and its checkpoint "
-        f"{query.checkpoint} was removed, or its commits were",
+        f"query '{query.name}' has committed batch {batch}, but its checkpoint "
+        f"{query.checkpoint}, or the commits in it, were removed",
         hint="its state is lost, and the savepoint would lack it: end the job with a plain "
         "flinkish cancel and start it from an earlier savepoint, or put the checkpoint back",
         query=query.name,
@@ -276,8 +279,8 @@ def _known_commit(query: ManagedQuery) -> int | None:
 def waits_for_input(query: ManagedQuery) -> bool:
     """Return whether ``query`` has looked for input, found none, and has committed nothing.
 
-    Spark reports such a trigger too, as one that added no batch (``ProgressReporter``); a query
-    whose first batch still runs has reported no trigger.
+    Spark also reports a trigger that found no input, as one that added no batch
+    (``ProgressReporter``); a query whose first batch still runs has reported no trigger.
     """
     progress = spark_jvm.last_progress(query.jsq)
     return (

@@ -51,7 +51,7 @@ class TimeLimit:
 def limit_of(request: Request, default: float, *, now: float) -> TimeLimit:
     """Return the limit of a request for a savepoint.
 
-    A limit that the request sets counts from its creation, as its client counts from then.
+    A limit that the request sets counts from the request's creation, as it does for the client.
 
     ``default`` is in seconds, for a request without a limit. ``now`` is the registry's time.
     """

@@ -1,14 +1,14 @@
 """The first batch of a restored query: held until all state has an owner, then checked.
 
 A restored query is held at the event of its start, before it has read its logs, until the program
-has started the other queries whose state is in the savepoint: so nothing has been processed if one
+has started the other queries whose state is in the savepoint. So nothing has been processed if one
 of them is missing. The progress lock would not be enough: Spark takes the lock to plan and to
 commit a batch, but runs a batch that is already planned in the savepoint without the lock, up to
 its commit (4.3.0).
 
 Then, before the first batch can commit, the ordinals of Spark's real plan are compared with those
-that the state was restored to. Another thread that holds the progress lock (a fair one) keeps the
-query from its commit without harm (3.5.9 and 4.3.0).
+that the state was restored to. The progress lock is fair, and another thread that
+holds it keeps the query from its commit without harm (3.5.9 and 4.3.0).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Look:
     Parameters
     ----------
     jvm_thread
-        The JVM's thread that takes the lock for it.
+        The JVM's thread that takes the lock for this thread.
     """
 
     def __init__(self, jvm_thread: Any) -> None:
@@ -60,7 +60,8 @@ class FirstBatch:
     expected
         The operators that the state was restored to; None if there is nothing to compare.
     refuse
-        Called with the error when Spark's plan differs; it fails the job.
+        Called with the error if Spark's plan differs, or if the query cannot be held; it fails the
+        job.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class FirstBatch:
         self._locked.wait(10.0)
 
     def hold(self, jsq: Any) -> None:
-        """Watch a query, and keep it where it is until :meth:`release` or :meth:`end` is called.
+        """Watch a query, and keep it where it is until :meth:`release` or :meth:`give_up`.
 
         Called on the query's own thread, at the event of its start.
         """

@@ -39,7 +39,7 @@ class OtherJobs:
     job_id
         This job.
     savepoint
-        The savepoint that it restores. A job that was stopped with it counts as ended.
+        The savepoint that this job restores. A job that was stopped with it counts as ended.
     """
 
     def __init__(self, registry: Registry, job_id: str, savepoint: str | None = None) -> None:
@@ -89,19 +89,21 @@ class OtherJobs:
         *,
         checkpoint: str | None = None,
     ) -> None:
-        """Take the query id and the output of a query that is about to start, for this job.
+        """Take the id, checkpoint and output of a query that is about to start, for this job.
 
         Parameters
         ----------
         query_id
             None for a new query id, which Spark makes.
         checkpoint
-            Where it starts; None for a new checkpoint of this job's own, which no other job has.
+            Where the query starts; None for a new checkpoint of this job's own, which no other job
+            has.
 
         Raises
         ------
         ConsentNeeded
-            A job that has not ended, or another query of this job, holds one of them.
+            A job that has not ended holds one of them, or another query of this job writes to the
+            same file sink. A table never conflicts.
         """
         resources = [] if query_id is None else [query_resource(query_id)]
         if checkpoint is not None:
@@ -146,7 +148,7 @@ class OtherJobs:
     def _state_of(self, job: JobRecord) -> JobState:
         """Return a job's state; FINISHED too if it has just been stopped with the savepoint.
 
-        Its driver may still be ending then, as in a handover, and commits nothing more.
+        The driver of such a job may still be ending, as in a handover, but commits nothing more.
         """
         if job.state.is_final or self._savepoint is None:
             return job.state
@@ -160,7 +162,7 @@ class OtherJobs:
 
 
 def _in_use(query: str, claim: Claim, writer: KnownWriter | None) -> ConsentNeeded:
-    """Return the refusal of a query whose id or output another job holds."""
+    """Return the refusal of a query whose id, checkpoint or output another job holds."""
     job = claim.job
     who = f"query '{claim.query}' of the {job.state.value} job {job.name} ({job.job_id})"
     stop = f"stop that job first, with: flinkish stop {job.job_id}"  # the last, to be copied

@@ -1,6 +1,6 @@
 """The restore of one query inside the driver: what is offered, its plan, its checkpoint.
 
-Jobs, checks and rehearsals share it.
+Jobs, checks, exports and rehearsals share this module.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def check_names(
 
 
 def planning_settings(offers: RestoreOrigin, name: str) -> Mapping[str, str]:
-    """Return the Spark settings for planning query ``name``: its checkpoint will pin them."""
+    """Return the Spark settings of query ``name``'s checkpoint, to plan the query with them."""
     by_key = offers.by_key
     offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
     rewritten = offer.fit.checkpoint_format == 1

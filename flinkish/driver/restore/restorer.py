@@ -153,7 +153,7 @@ class Restorer:
         return restorer
 
     def settings_for(self, name: str) -> Mapping[str, str]:
-        """Return the Spark settings for planning query ``name``: its checkpoint will pin them."""
+        """Return the Spark settings of query ``name``'s checkpoint, to plan the query with them."""
         return planning_settings(self._offers, name)
 
     def restore(
@@ -161,8 +161,8 @@ class Restorer:
     ) -> Restored:
         """Plan the restore of query ``name`` and materialise its checkpoint at ``target``.
 
-        Raises the plan's refusal, with the plan in its data, or an error of ``make_checkpoint`` or
-        ``make_rewritten``.
+        Raises the plan's refusal, with the plan in its data, or an error of ``OtherJobs.take``,
+        ``make_checkpoint`` or ``make_rewritten``.
         """
         with self._lock:
             modules = self._planning.snapshot_modules(planned)
@@ -310,7 +310,7 @@ class Restorer:
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Delete a claimed savepoint once every restored query has a commit of its own.
 
-        Called by every heartbeat, which never waits for a restore: the next one looks again.
+        Called by every heartbeat, which never waits for a restore: the next heartbeat looks again.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ def lost_origin(
     if isinstance(error, RegistryError):
         raise error
     if never_began(registry, standing_of(registry, job)):
-        other = f"start from another one with: flinkish restart {job.job_id} --from SAVEPOINT"
+        other = f"start from another savepoint with: flinkish restart {job.job_id} --from SAVEPOINT"
         error.hint = f"{error.hint}; {other}" if error.hint else other
         raise error
     log(f"what the job began with cannot be read any more: {error.message}")
@@ -429,7 +429,7 @@ def _has_committed(restored_at: int, checkpoint: str) -> bool:
 def roll_back_sink(new: NewQuery, plan: QueryRestore) -> None:
     """Bring the table that a query writes to back to the savepoint's version, where planned.
 
-    Raises TableError when it cannot be: its files of that version may be gone.
+    Raises TableError if that is not possible: the table's files of that version may be gone.
     """
     if plan.sink is None or plan.sink.rollback_to is None:
         return

@@ -90,7 +90,7 @@ class StartJudge:
             The query's checkpoint, which may not exist yet. The judge creates it if its first
             batch must have another number than 0.
         again
-            Whether it continues where the job's last driver left it.
+            Whether the query continues where the job's last driver left it.
 
         Returns
         -------
@@ -100,7 +100,9 @@ class StartJudge:
         Raises
         ------
         ConsentNeeded
-            It would lose output, write it twice, or run beside another job.
+            The query would lose output, write it twice, or run beside another job.
+        FlinkishError
+            An error of :func:`.judge_sources` or :func:`.make_empty`.
         """
         sink = new_sink(facts, session)
         stateful = planned is None or bool(planned.operators)
@@ -110,8 +112,8 @@ class StartJudge:
         except StorageError as error:
             self._others.take(name, sink, None, session, checkpoint=checkpoint)
             return [checkpoint_not_read(name, location, error).text]
-        # This comes first, because the user must know of another job at work there. From then on
-        # nobody changes what is judged: a job that held a claim on it has ended.
+        # The claims come first, because the user must know of another job that still holds one.
+        # From then on no other job changes what is judged: a job that held a claim has ended.
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
@@ -138,7 +140,7 @@ class StartJudge:
 
         judgement = judged(None, None)
         if isinstance(judgement, ConsentNeeded):
-            # Judged again with the runs that the hint names; they are looked up only for it.
+            # Judged again with the runs that the hint names; they are looked up only for the hint.
             judgement = judged(self._stands(), begun_run(self._registry, self._job, name))
             assert isinstance(judgement, ConsentNeeded)
             raise judgement
@@ -204,7 +206,10 @@ class StartJudge:
     def _written(
         self, name: str, planned: PlannedQuery | None, sink: NewSink, session: Any
     ) -> EarlierRun | None:
-        """Return the run of this job's name that has written the same input to the same place."""
+        """Return the run of this job's name that has written the same input to the same place.
+
+        For a sink without batch numbers, see :meth:`_wrote_alike`.
+        """
         output = output_of(sink, session)
         if planned is None:
             return None
@@ -232,7 +237,8 @@ class StartJudge:
     ) -> EarlierRun | None:
         """Return the newest run of this job's name with the same input and the same kind of sink.
 
-        For a sink without batch numbers, whose place is not known; a path must be the same.
+        It is for a sink without batch numbers. If the sink has a path, the run must have written
+        to that path.
         """
         kind = (sink.format or "").lower()
         other = standing(self._registry, self._job.name, but=self._job.job_id)
@@ -290,8 +296,8 @@ class Adviser(StartJudge):
 def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:
     """Return the newest ended run of a job's name that had this query, if it committed no batch.
 
-    Returns None if the run committed a batch of the query, or planned none. Else it ended during
-    the query's first batch, which the sink may have already.
+    Returns None if the run committed a batch of the query, or planned none, or if its checkpoint
+    cannot be read. Else it ended during the query's first batch, which the sink may have already.
     """
     ended = [
         each
@@ -318,7 +324,7 @@ def _signatures(known: QueryFacts) -> list[str]:
 
 
 def _writes_to(known: QueryFacts, sink: NewSink, session: Any) -> bool:
-    """Return whether a query wrote to the table of a sink."""
+    """Return whether a query wrote to the table, or to the path, of a sink."""
     table = known.sink.get("table")
     if sink.table is not None and table is not None:
         return str(table).lower() == sink.table.lower()

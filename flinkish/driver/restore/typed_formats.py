@@ -112,7 +112,7 @@ def task_properties(planned: PlannedQuery, states: TypedStates) -> dict[str, str
 
 @contextmanager
 def local_properties(session: Any, properties: Mapping[str, str]) -> Iterator[None]:
-    """Set local properties of this thread, which a query that is started inside the block keeps."""
+    """Set local properties of this thread; a query that is started inside the block keeps them."""
     context = session.sparkContext
     for name, value in properties.items():
         context.setLocalProperty(name, value)

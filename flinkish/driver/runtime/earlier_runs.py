@@ -80,6 +80,7 @@ class EarlierRun:
         """Return the Spark settings that the checkpoint pins, and ``checkpointFormatVersion``.
 
         The format version is not in the offset log, but Spark before 4.3 needs it at every start.
+        There are no settings if the query has not committed a batch.
 
         Raises NoCommittedBatch if the query had committed a batch and the checkpoint is gone, and
         Corrupt or UnsupportedFormat if its logs cannot be read.

@@ -119,6 +119,7 @@ def map_log(jsq: Any, session: Any, paths: PathMap) -> str | None:
     """Map the files that the log of a query's file sink names; called like :func:`complete_log`.
 
     Paths below the sink's own path stay: an earlier start has mapped them, or they are newer.
+    Returns what was done, as a clause, or None. Raises Corrupt if an entry is damaged.
     """
     sink = spark_jvm.stream_execution(jsq).sink()
     if sink.getClass().getSimpleName() != "FileStreamSink":
@@ -178,7 +179,7 @@ def _write(sink_log: Any, batches: Iterable[int], with_files: frozenset[int]) ->
 
 
 def _may_have_batches(checkpoint: str | None) -> bool:
-    """Return whether a checkpoint may have committed batches; True if that is not known."""
+    """Return whether a checkpoint may have committed batches; True if it cannot be read."""
     if checkpoint is None:
         return False
     try:

@@ -95,13 +95,14 @@ class FlowStarts:
         """Wait until no request is in flight, then take the query; return False if it must end.
 
         The query, which has planned no batch yet, must end if the job is over by then. It must also
-        end if the log of its file sink cannot be made ready, unless it is a guest's.
+        end if the log of its file sink cannot be made ready, unless the flow is a guest's.
         """
         with self._gate.changed:
             self._gate.settle()
             if self._gate.ending is not None or self._gate.fatal is not None:
                 return False
-            self._gate.add(query)
+            with self._start_phase.starting(query.name):
+                self._gate.add(query)
         self._on_start()
         if restored:
             error = make_log_ready(query.jsq, query.session, query.name, self._paths)

@@ -2,9 +2,9 @@
 
 ``flinkish upgrade in-place --handover`` starts the driver of the new program while the old job
 still runs. The slow steps are done in that time: the JVM, the session, the program up to its first
-query, and a batch of that query on a copy of the old job's state, for which Spark loads its classes
-and compiles the query. The job is then CREATED, and waits until the upgrade has written the path of
-the savepoint into the job's record.
+query, and a batch of that query on a copy of the old job's state. For this batch Spark loads its
+classes and compiles the query. The job is then CREATED, and waits until the upgrade has written the
+path of the savepoint into the job's record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flinkish.registry.jobs import JobRecord, JobState
 _POLL = 0.02
 #: Seconds until a registry that was unavailable is asked again.
 _UNAVAILABLE = 1.0
-#: One batch on the copy. A batch that takes longer is given up, which is not a failure.
+#: One batch on the copy. A batch that outlasts ``patience`` is given up, which is not a failure.
 _LIMITS = RehearsalLimits(batches=1, patience=60.0)
 
 
@@ -43,13 +43,13 @@ def await_turn(
 
     ``is_over`` returns whether the job was canceled meanwhile.
 
-    Raises SystemExit if the job has ended, and FlinkishError if the query could not be restored
-    from the old job, or fails in its batch on the copy: then this job fails, and the old job
-    continues.
+    Raises SystemExit if the job has ended, and FlinkishError if the registry has no upgrade for the
+    job, if the query could not be restored from the old job, or if it fails in its batch on the
+    copy. After a FlinkishError this job fails, and the old job continues.
     """
     job = registry.job(job_id)
     assert job.launch.restore is not None
-    if job.launch.restore.is_awaited:  # else a resumed upgrade has named it already
+    if job.launch.restore.is_awaited:  # else a resumed upgrade has named the savepoint
         _get_ready(registry, job, job.launch.restore, writer, facts, is_over)
     if is_over():
         raise SystemExit(0)

@@ -250,7 +250,7 @@ class Hook:
             session = classic = original(builder)
             if is_client_session(session):
                 classic = base_session()
-                if classic is None:  # spark.local.connect.reuse
+                if classic is None:  # the server is in another process (spark.local.connect.reuse)
                     _refuse(refused_server(), runtime)
                 self._wrap_client()
             runtime.session_created(classic)
@@ -281,7 +281,7 @@ class Hook:
 
         @functools.wraps(original)
         def start(writer: Any, **asked: Any) -> Any:
-            return start_through(writer, asked, runtime.start_query, lambda: original(writer))
+            return start_through(writer, asked, runtime.start_query, original)
 
         return start
 
@@ -301,7 +301,7 @@ class Hook:
 
 
 def _refuse(error: UnsupportedSession | None, runtime: Runtime) -> None:
-    """Fail the job, even if the program handles the error."""
+    """Fail the job with ``error``, if any, and raise it; the job fails even if it is handled."""
     if error is not None:
         runtime.fail(error)
         raise error
@@ -315,7 +315,7 @@ def _apply(
     query_name: str | None,
     options: dict[str, Any],
 ) -> None:
-    """Apply the keyword arguments of ``start`` through the (recorded) builder calls."""
+    """Apply the arguments of ``start`` or ``toTable`` through the (recorded) builder calls."""
     writer.options(**options)
     if output_mode is not None:
         writer.outputMode(output_mode)

@@ -1,8 +1,8 @@
 """The job inside its driver: its queries and its lifecycle.
 
-Three kinds of threads use it: the program's own (through the hook), the agent's (requests) and the
-heartbeat's. One condition, that of the :class:`.program_gate.ProgramGate`, guards their shared
-state.
+Several threads use the :class:`Runtime`: the program's own (through the hook), the agent's
+(requests), the heartbeat's, and those on which Spark reports the start of a pipeline's flow. One
+condition, that of the :class:`.program_gate.ProgramGate`, guards their shared state.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Runtime:
 
     @property
     def restorer(self) -> Restorer | None:
-        """What restores the job's queries."""
+        """What restores the job's queries; None if nothing is restored."""
         return self._starts.restorer
 
     @property
@@ -133,8 +133,8 @@ class Runtime:
     def try_in_flight(self) -> AbstractContextManager[None] | None:
         """Put a request in flight, as :meth:`in_flight`, unless the program is starting queries.
 
-        Returns None while it is, because a savepoint would lack a query. No query can start
-        between the check and the request.
+        While queries are being started it returns None, as a savepoint would lack one. No query can
+        start between the check and the request.
         """
         with self._gate.changed:
             if not self.start_phase.is_over or self.start_phase.in_flight:
@@ -250,7 +250,7 @@ class Runtime:
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Carry out the steps that are due when held queries may run."""
-        self._reports.try_send()  # includes those whose tables had to be rolled back
+        self._reports.try_send()  # now with the queries whose tables were rolled back
         self._running_if_started()
 
     def _running_if_started(self) -> None:
@@ -259,7 +259,7 @@ class Runtime:
         started = queries and self.start_phase.is_over and not self.restore_gate.closed
         if self._is_running or self.fatal is not None or not started:
             return
-        self._is_running = True  # at once: several threads come here
+        self._is_running = True  # set first, as several threads call this
         names = ", ".join(f"'{query.name}'" for query in queries)
         reason = f"{'query' if len(queries) == 1 else 'queries'} {names} started"
         if missing := self.start_phase.missing:

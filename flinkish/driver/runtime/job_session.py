@@ -32,7 +32,7 @@ class JobSession:
         self._is_recorded = False
         self._failed_before_stop: tuple[str, str] | None = None
         self.is_stopped = False
-        self.ended_before_queries = False  # the program ended, or stopped Spark, while they ran
+        self.ended_before_queries = False  # the program or the job ended while queries ran
 
     def created(self, session: Any) -> None:
         """Record the session and, the first time, its Spark version and application id."""

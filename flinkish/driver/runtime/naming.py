@@ -67,8 +67,8 @@ class Names:
         """Return the checkpoint directory for a new run of ``name``; no other name shares it.
 
         ``fresh`` is True for the first run, and if the previous run ended well: a new start under
-        the same name is then another query to Spark (it would get a temporary checkpoint). A query
-        that failed and is started again continues from its checkpoint.
+        the same name is then another query to Spark, which would give it a temporary checkpoint. A
+        query that failed and is started again continues from its checkpoint.
         """
         with self._lock:
             if fresh:
@@ -94,8 +94,8 @@ class Names:
     ) -> None:
         """Continue the numbering from the run of ``name`` in an earlier driver of the job.
 
-        ``places`` are the spellings of the query's own location: a query that starts there gets
-        this name, in whatever order the queries start. With ``reserved``, no query without a
+        ``places`` are the spellings of the query's own location: an unnamed query that starts there
+        gets this name, in whatever order the queries start. With ``reserved``, no query without a
         location of its own gets this name.
         """
         above, start = os.path.split(checkpoint.rstrip("/"))

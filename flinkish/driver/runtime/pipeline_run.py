@@ -4,7 +4,7 @@ The program asks the server for the run (``PipelineCommand.StartRun``). The serv
 queries of the flows itself, each flow after the flows whose tables it reads. A query ends when it
 has read the available input. All flows are planned, and restored, before the program's request
 reaches the server. A query is held at the event of its start while a request of flinkish's is in
-flight, and ends there if the job is over by then.
+flight. If the job is over after that, the query ends before its first batch.
 """
 
 from __future__ import annotations
@@ -58,13 +58,17 @@ class PipelineRun:
         self.session = session_behind(client)
 
     def flows(self) -> list[Flow]:
-        """Return the streaming flows of the pipeline; ProgramFailed if it cannot be resolved."""
+        """Return the streaming flows of the pipeline; raise errors of :func:`.streaming_flows`."""
         graphs = self._holder.dataflowGraphRegistry()
         registered = graphs.getDataflowGraphOrThrow(self._request.dataflow_graph_id)
         return streaming_flows(registered, self.session, self._request.storage)
 
     def carry_out(self, job: FlowJob, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        """Plan and restore the flows, then yield the events of the run that ``begin`` asks for."""
+        """Plan and restore the flows, then yield the events of the run that ``begin`` asks for.
+
+        Raises UsageError for a full refresh in a restored job, the ProgramFailed of :meth:`flows`
+        in such a job, and the errors of ``job``.
+        """
         refreshed = list(self._request.full_refresh_selection)
         if job.restores and (self._request.full_refresh_all or refreshed):
             raise UsageError(
@@ -78,7 +82,7 @@ class PipelineRun:
         except ProgramFailed as error:
             if job.restores:
                 raise
-            log(error.message)  # Spark says it in its own words if it cannot run them either
+            log(error.message)  # Spark reports an error too if it cannot run the flows
             flows, why = [], error.message
         prepared = self._prepared(job, flows)
         by_name = {flow.name: flow for flow in flows}
@@ -93,7 +97,7 @@ class PipelineRun:
             yield from begin()
 
     def hold(self) -> None:
-        """Let no other flow start: those that run are about to end before they have read all."""
+        """Let no other flow start: those that run will end before they have read all input."""
         execution = self._execution()
         if execution is not None:
             spark_jvm.field_of(execution, "concurrencyLimit").drainPermits()
@@ -119,7 +123,7 @@ class PipelineRun:
     # --- before the run -----------------------------------------------------------------------
 
     def _prepared(self, job: FlowJob, flows: Sequence[Flow]) -> dict[str, Prepared]:
-        """Prepare all flows; if one is refused, remove what was restored, or Spark would use it."""
+        """Prepare all flows; after a refusal remove what was restored, which Spark would use."""
         prepared: dict[str, Prepared] = {}
         try:
             for flow in flows:
@@ -219,7 +223,8 @@ class _Handle:
 def _waiting(flow: Flow, prepared: Prepared) -> ManagedQuery:
     """Return a flow as a query of the job before it has started.
 
-    Without a checkpoint it has no query id. It counts as active, so that its claims are kept.
+    Without a checkpoint the query has no id. The returned query counts as active, so that its
+    claims are kept.
     """
     location = prepared.location or prepared.own or ""
     query_id = ""

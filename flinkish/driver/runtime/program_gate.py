@@ -45,7 +45,7 @@ class ProgramGate:
             self.changed.notify_all()
 
     def fail(self, error: FlinkishError) -> None:
-        """Record an error that fails the job, even if the program handles it."""
+        """Record an error that fails the job, even if the program handles it; the first counts."""
         with self.changed:
             self.fatal = self.fatal or error
 

@@ -25,12 +25,17 @@ from flinkish.errors import FlinkishError, RegistryError, UsageError
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState
+from flinkish.registry.liveness import process_ref
+
+#: Seconds after a reader has declared the job lost during which its driver may go on. Later, people
+#: may have used the job's state where the registry does not see it, as with plain Spark.
+_OUT_OF_SIGHT = 300.0
 
 
 class QueryReports:
     """Reports the queries of one job to the registry; thread-safe.
 
-    ``queries`` returns the newest run of each query. ``to_roll_back`` returns the names of those
+    ``queries`` returns the newest run of each query. ``to_roll_back`` returns the names of queries
     whose table must be rolled back before they run. ``fail`` records the error that the job fails
     with.
     """
@@ -51,15 +56,16 @@ class QueryReports:
         self._to_roll_back = to_roll_back
         self._fail = fail
         self._lock = threading.Lock()
-        #: Names of the queries that are being started: their last reports are of earlier runs.
+        #: Names of the queries that are being started, whose last reports are of earlier runs.
         self._starting: list[str] = []
 
     def statuses(self) -> list[QueryStatus]:
         """Return the present status of every query (asks the JVM).
 
-        Queries that are being restarted are left out: the end of their last run would release their
-        present claims. So are those whose table must be rolled back first: if the driver is killed
-        before that, they have not started, and the next driver restores them again.
+        Queries that are being started again are left out, because the end of their last run would
+        release their present claims. So are queries whose table must be rolled back first. If the
+        driver is killed before the rollback, these queries have not started, and the next driver
+        restores them again.
         """
         left = {*self._starting, *self._to_roll_back()}
         return [status_of(query) for query in self._queries() if query.name not in left]
@@ -67,13 +73,16 @@ class QueryReports:
     def send(self) -> tuple[JobState, Sequence[QueryStatus]]:
         """Write the heartbeat, the statuses, and the facts of queries that are new or have changed.
 
-        Returns the job's state in the registry, and the statuses: none once Spark is stopped.
+        Returns the job's state in the registry, and the statuses: none once Spark is stopped. A
+        job that a reader has wrongly declared lost is taken back. Raises RegistryError.
 
         Spark describes the sources of a query in its first progress report, so facts can change.
         """
         with self._lock:
             statuses = [] if self._session.is_stopped else self.statuses()
             state = self._registry.heartbeat(self._job_id, statuses)
+            if state is JobState.FAILED:
+                state = self._taken_back()
             reported = {status.name for status in statuses}
             for query in self._queries():
                 described = what_lasts(query)
@@ -83,8 +92,25 @@ class QueryReports:
                     query.recorded = described
         return state, statuses
 
+    def _taken_back(self) -> JobState:
+        """Take back the end of a job that a reader wrongly declared lost; return the job's state.
+
+        After a failover of the registry's server, or a network failure, no driver has reported for
+        long, and the first reader declares lost all jobs whose drivers it cannot see.
+        """
+        try:
+            state = self._registry.take_back(self._job_id, process_ref(), within=_OUT_OF_SIGHT)
+        except RegistryError:
+            raise
+        except FlinkishError as error:
+            log(f"the registry counts this job as lost, and it cannot go on: {error.message}")
+            return JobState.FAILED
+        if not state.is_final:
+            log("the registry had counted this job as lost, and has it again")
+        return state
+
     def try_send(self) -> bool:
-        """Send, and return whether the registry has taken it; if not, the next heartbeat sends."""
+        """Send a report, and return whether it arrived; if not, the next heartbeat sends one."""
         try:
             self.send()
         except RegistryError as error:  # the job continues
@@ -97,7 +123,7 @@ class QueryReports:
         """Start query ``name`` inside the block, which appends Spark's handle to the yielded list.
 
         The queries that have ended are reported first, which frees their claims. The claims of
-        query ``name`` are released if Spark does not start it.
+        query ``name`` are released if Spark does not start it and no run of it is active.
 
         Raises UsageError if the name is taken (:meth:`_is_taken`); Spark checks names only within a
         session.
@@ -122,9 +148,9 @@ class QueryReports:
             self._starting.remove(name)
 
     def _is_taken(self, name: str, session: Any) -> bool:
-        """Return whether a query has the name that is being started, or runs unseen by Spark.
+        """Return whether query ``name`` is being started, or runs where Spark does not notice it.
 
-        Such a query runs in another session, or Spark does not know its name.
+        Spark notices no query of another session, and none whose name it does not know.
         """
         if name in self._starting:
             return True

@@ -43,9 +43,9 @@ class Prepared:
 
     ``location`` is its checkpoint location; None for the program's own, which Spark gets as the
     program wrote it. ``restored_batch`` is None if the query was not restored just now. ``planned``
-    is None if the plan could not be read. ``notes`` are messages for the user. ``plan`` is its part
-    of the restore plan. ``own`` is the program's own checkpoint location, as it wrote it, if it
-    sets one.
+    is None if the plan could not be read. ``notes`` are messages for the user. ``plan`` is the
+    query's part of the restore plan. ``own`` is the checkpoint location that the program sets, as
+    the program wrote it, or None.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Preparer:
     def name_of(self, facts: WriterFacts, session: Any, writer: Any = None) -> str:
         """Return the name of a query that is about to start; give one to an unnamed query.
 
-        ``writer`` is what starts it: the writer of a failed query starts that query again.
+        ``writer`` starts the query; the writer of a failed unnamed query starts that query again.
 
         Raises ConsentNeeded if an unnamed query would be given the checkpoint of another, or if it
         could be any of several failed queries.
@@ -122,7 +122,7 @@ class Preparer:
         *,
         place: Callable[[str], str] | None = None,
     ) -> Prepared:
-        """Prepare a query; whatever may be refused is refused here, before Spark starts it.
+        """Prepare a query before Spark starts it; raise the refusal if it may not start.
 
         ``name`` is from :meth:`name_of`. ``place`` replaces the ``place`` of the class.
 
@@ -246,9 +246,9 @@ class Preparer:
     ) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.
 
-        In ``prepared``, ``location`` is the program's own. Raises ConsentNeeded if the query may
-        have to be restored from something that is gone, or if another query has resumed under its
-        name.
+        In ``prepared``, ``location`` is the program's own. Raises the restore's refusal, and
+        ConsentNeeded if the query may have to be restored from something that is gone, or if
+        another query has resumed under its name.
         """
         name, own = prepared.name, prepared.location
         with self._lock:
@@ -257,8 +257,8 @@ class Preparer:
             refusal = _refuse_second(name, first, own)
             if refusal is not None:
                 raise refusal
-            # The program starts it again: its history is the restored one, not that of the
-            # original job at the program's own location.
+            # The program starts the query again. The query continues from the restored checkpoint,
+            # not from that of the original job at the program's own location.
             newest = self._newest(name)
             plan = None if newest is None else newest.plan
             again = replace(prepared, location=restored_at, plan=plan)
@@ -272,7 +272,7 @@ class Preparer:
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
             if own is not None and place is not None:
-                # A later start of the program, maybe on another host, looks there.
+                # A later start of the program, maybe on another host, looks in that place.
                 directory = place(storage.locate(str(qualified(own, session))))
                 location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
@@ -301,7 +301,7 @@ class Preparer:
     def _is_fresh(self, name: str) -> bool:
         """Return whether a new run of ``name`` starts with a new checkpoint.
 
-        It does unless the newest run failed; then it continues from that run's checkpoint.
+        If the newest run failed, the new run continues from that run's checkpoint.
         """
         newest = self._newest(name)
         return newest is None or spark_jvm.error_of(newest.jsq) is None
@@ -313,7 +313,8 @@ class Preparer:
     def session_settings(self, session: Any, name: str) -> Iterator[None]:
         """Inside the block, set what the checkpoint and the tasks of query ``name`` need.
 
-        Spark does not pin these settings. The previous values are restored afterwards.
+        Spark does not pin these settings. Afterwards the settings have their previous values, and
+        the local properties for the tasks are removed.
         """
         wanted = self._settings.get(name)
         if wanted is None:
@@ -337,7 +338,7 @@ def _as_spark_takes_it(directory: str) -> str:
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
-    """Return the refusal of a query if its name is that of one resumed elsewhere, or None."""
+    """Return the refusal of a query if another has resumed under its name, or None."""
     if first is not None and (first == own or storage.same_place(first, own)):
         return None
     return ConsentNeeded(

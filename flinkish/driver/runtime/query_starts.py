@@ -91,7 +91,7 @@ class QueryStarts:
         )
         self._hold_lock = threading.Lock()
         #: Name and handle of queries that are not under flinkish's control, and why. Names may
-        #: repeat: several may have none.
+        #: repeat, as several queries may have no name.
         self._not_served: list[tuple[str, Any, str]] = []
         self.restore_gate = RestoreGate(self.restorer, gate.queries, gate.fail, let_go)
         announced = job.launch.options.get(QUERIES)
@@ -115,8 +115,9 @@ class QueryStarts:
 
         Names it, gives it a checkpoint (a restored one in a restored job), and starts it.
 
-        Raises SystemExit if the job has been stopped or cancelled, and FlinkishError if the restore
-        is refused; the job then fails with this error.
+        Raises SystemExit if the job has been stopped or cancelled, Spark's own errors, and
+        FlinkishError if the restore or the start is refused; the job then fails with this error. A
+        guest's query is not refused, but runs without flinkish.
         """
         self._hold(writer, facts)
         with self._start_after_requests(str(facts.query_name or "without a name")):
@@ -148,7 +149,7 @@ class QueryStarts:
         session = query.session
         names = self._preparer.names
         names.given(query.name)
-        if query.generated_name:  # its name also if the program starts it again
+        if query.generated_name:  # the query keeps the name if it is started again
             names.resume(query.name, query.checkpoint, [one_name(query.root_uri)])
         try:
             self._others.take(
@@ -223,7 +224,10 @@ class QueryStarts:
 
     @contextmanager
     def _start_after_requests(self, name: str) -> Iterator[None]:
-        """Start a query inside the block, which is entered when no request is in flight."""
+        """Start a query inside the block, which is entered when no request is in flight.
+
+        Raises SystemExit if the job is over by then.
+        """
         with ExitStack() as starting:
             with self._gate.changed:
                 self._gate.settle()
@@ -288,7 +292,7 @@ class QueryStarts:
         ):
             handle = begin()
             handles.append(handle)
-            started(handle._jsq)  # at once: before it plans a batch
+            started(handle._jsq)  # at once, before the query plans a batch
         return ManagedQuery(
             name=prepared.name,
             generated_name=prepared.generated_name,

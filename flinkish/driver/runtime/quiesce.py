@@ -8,10 +8,10 @@ The stop methods, softest first (the one that was used is part of a request's re
 
 Setting a query's state to TERMINATED lets its batch finish, but on Spark 4.x only at some moments.
 ``MicroBatchExecution.runBatch`` checks the state once more between planning and execution, and
-interrupts its own thread when it is not active (seen on 4.3.0: 6 of 25 queries that were ended at a
-random moment lost the batch they were planning; 3.5.9 has no such check: 0 of 20). So on 4.x the
-state is set only while Spark's progress lock is held, which prevents a batch from being planned and
-from being committed, and only when the query sleeps or is past that check.
+interrupts its own thread if the state is TERMINATED (seen on 4.3.0: 6 of 25 queries that were ended
+at a random moment lost the batch they were planning; 3.5.9 has no such check: 0 of 20). So on 4.x
+the state is set only while Spark's progress lock is held, which prevents a batch from being planned
+and from being committed, and only when the query sleeps or is past that check.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ def quiesce(
     """End every query (JVM ``StreamingQuery`` objects) at its next batch boundary.
 
     ``timeout`` is in seconds, for running batches. ``interrupted`` is called about once a second
-    and raises an error to end the wait.
+    and raises a FlinkishError to end the wait.
 
-    Raises GivenUp if a batch still ran after ``timeout`` seconds. The end has then been taken back
-    for the queries that still ran; the caller restarts those that ended.
+    Raises GivenUp if a batch still ran after ``timeout`` seconds, or the error of ``interrupted``.
+    The end has then been taken back for the queries that still ran; the caller restarts those that
+    ended.
     """
     deadline = time.monotonic() + timeout
     for query in queries:
@@ -81,7 +82,7 @@ def quiesce(
 
 
 def _declare_end(jvm: Any, query: Any, deadline: float) -> None:
-    """Set the state of one query to TERMINATED at a moment that costs no batch."""
+    """Set a query's state to TERMINATED when that costs no batch; give up at ``deadline``."""
     if not spark_jvm.has_stages(query):
         spark_jvm.end_after_batch(jvm, query)
         return
@@ -94,7 +95,7 @@ def _declare_end(jvm: Any, query: Any, deadline: float) -> None:
             finally:
                 lock.unlock()
         if time.monotonic() > deadline:
-            return  # the caller notices while it waits: nothing has ended
+            return  # quiesce() notices that the query has not ended
         time.sleep(_STAGE_POLL)
 
 

@@ -75,7 +75,8 @@ class Rehearsal:
         self._job = job
         self._planning = Planning(options)
         self._directory = directory
-        #: Assigns the directories below it: checkpoints by query, and outputs of the program.
+        #: Assigns the directories below ``directory``: checkpoints by query, and outputs of the
+        #: program.
         self.names = Names(directory)
         self.planner = self._read()
         #: The queries as they were planned, by name.
@@ -103,8 +104,8 @@ class Rehearsal:
         ``jwriter`` is the JVM's writer that starts it, with the sink of the rehearsal. ``is_over``
         returns whether the rehearsal was given up.
 
-        Raises FlinkishError, the refusal of the restore, if the query could not be restored from
-        that state.
+        Raises FlinkishError if the query's uids break the rules, or the query could not be restored
+        from that state, and Spark's errors if Spark does not support or start the query.
         """
         session = writer._spark
         target = self.names.directory(name, fresh=False)
@@ -123,7 +124,7 @@ class Rehearsal:
             forget_end()
 
     def close(self) -> None:
-        """Remove all copies."""
+        """Remove all copies; give up after ``_REMOVED`` seconds."""
         deadline = time.monotonic() + _REMOVED
         # A query stops before its tasks have ended: they may still add files.
         while storage.is_directory(self._directory):
@@ -135,7 +136,7 @@ class Rehearsal:
     def _copy(
         self, name: str, writer: Any, facts: WriterFacts, session: Any, target: str
     ) -> tuple[int | None, Mapping[str, str]]:
-        """Make the checkpoint ``target``.
+        """Make the checkpoint ``target``, unless the query starts without state.
 
         Returns the batch that it continues from, or None, and local properties of the query.
         """
@@ -173,7 +174,7 @@ def _watch(
     limits: RehearsalLimits,
     is_over: Callable[[], bool],
 ) -> RehearsedQuery:
-    """Wait until the query has run its batches, has failed, has no input, or takes too long."""
+    """Wait until the query has run its batches, failed, ended, found no input or taken too long."""
     first = 0 if restored is None else restored + 1
     begun = time.monotonic()
     idle: float | None = None
@@ -183,7 +184,7 @@ def _watch(
         following = first if newest is None else max(newest + 1, first)
         batches = _batches(jsq, first, following)
         rehearsed = RehearsedQuery(name, restored, batches, rows_per_second=rate_of(batches))
-        has_ended = spark_jvm.has_ended(jsq)  # read first: a query that ends has its error by then
+        has_ended = spark_jvm.has_ended(jsq)  # read before the error, which an ended query has
         error = spark_jvm.error_of(jsq)
         if error is not None:
             return replace(rehearsed, error=error[:_ERROR], failed_batch=following)

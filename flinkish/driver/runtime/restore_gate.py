@@ -88,8 +88,9 @@ class RestoreGate:
     def watching(self, prepared: Prepared, session: Any) -> Iterator[Callable[[Any], None]]:
         """Watch the start of a query; yield a function to call with the JVM's query once it runs.
 
-        The query is held from its start if state, or a name in an option, has no owner yet. If it
-        was given state, its plan is compared before its first commit.
+        The query is held from its start if state, or a name in an option, has no owner yet, or a
+        table must be rolled back. If the query was given state, its plan is compared before its
+        first commit.
         """
         held = self._restorer is not None and (
             self._restorer.is_waiting() or bool(self._restorer.to_roll_back())
@@ -131,7 +132,7 @@ class RestoreGate:
             self._held_since = None
 
     def settle(self) -> None:
-        """Check that all state of the savepoint has an owner, and let held queries continue.
+        """Check that all state has an owner, roll tables back, and let held queries continue.
 
         Called when the program starts no other query for now.
 
@@ -175,8 +176,8 @@ class RestoreGate:
         """Settle, after a while, for a program that does not wait for its queries.
 
         Called by every heartbeat, and never waits: a restore that copies state, or a table that is
-        rolled back, may take longer than a job may be silent. ``interrupt`` ends a program whose
-        restore is refused.
+        rolled back, can take longer than a job may go without a heartbeat. ``interrupt`` ends a
+        program whose restore is refused.
         """
         held_since = self._held_since
         if held_since is None or time.monotonic() - held_since < _HOLD_LIMIT or self._starting:
@@ -261,8 +262,8 @@ class RestoreGate:
 def _keep_from_batches(jsq: Any, deadline: float) -> None:
     """Make sure that a held query that is being stopped does nothing when it is released.
 
-    Its logs are taken away only when the query has read them: when it waits for the lock, or at the
-    deadline.
+    The query loses access to its logs when it has read them and waits for the lock, or when it has
+    ended, or at the deadline.
     """
     while time.monotonic() < deadline and not spark_jvm.has_ended(jsq):
         if spark_jvm.is_told_to_end(jsq) and spark_jvm.waits_for_lock(jsq):

@@ -33,9 +33,9 @@ _REPAIRED = "numsnapshotsautorepaired"
 class SnapshotFacts:
     """What Spark has reported about a query's state snapshots in the progress reports seen so far.
 
-    ``version``: the oldest of the newest snapshots of all partitions; ``repaired``: how many Spark
-    has repaired by itself. The metrics are those of Spark 4's ``RocksDBStateStoreProvider`` and
-    ``HDFSBackedStateStoreProvider``.
+    ``version``: the oldest of all partitions' newest snapshots, but at least the first batch seen;
+    ``repaired``: how many Spark has repaired by itself. The metrics are those of Spark 4's
+    ``RocksDBStateStoreProvider`` and ``HDFSBackedStateStoreProvider``.
     """
 
     version: int | None = None
@@ -72,16 +72,16 @@ RECENT_BATCHES = 30
 class ManagedQuery:
     """A started query: the program's handle, and everything needed to start it again.
 
-    ``facts`` and ``root_uri`` are the writer's settings and the checkpoint, as Spark resolved it,
-    of this query; the program may use the writer for another query later. ``begin`` calls PySpark's
-    own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
-    holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
-    ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
-    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when the
-    query was last seen without input, ISO 8601. ``recent_batches`` are the newest whose report was
-    seen. ``adopted`` says that flinkish cannot start the query again: it ran before flinkish was
-    attached, or it is a flow of a pipeline. ``recorded`` is what :func:`what_lasts` returned when
-    the registry got the query's facts.
+    ``facts`` are the writer's settings for this query; the program may use the writer for another
+    query later. ``root_uri`` is the query's checkpoint, as Spark resolved it. ``begin`` calls
+    PySpark's own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the
+    program holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be
+    read. ``notes`` are messages for the user. ``plan`` is the query's part of the restore plan.
+    ``own`` is the checkpoint location that the program sets, as the program wrote it, or None.
+    ``waited_until`` is when it was last seen quiesced or without input, ISO 8601. In
+    ``recent_batches`` are the newest of which a report was seen. ``quiesced``: flinkish has ended,
+    or is ending, the query. ``adopted``: flinkish cannot start it again, as it is a pipeline's flow
+    or ran before flinkish was attached. ``recorded``: :func:`what_lasts` at the last record.
     """
 
     name: str
@@ -170,7 +170,7 @@ class ManagedQuery:
 
 #: Methods of a writer without a call that undoes them.
 _LASTING = frozenset({"format", "partitionBy", "clusterBy"})
-#: What a writer has before the program sets it.
+#: The settings of a writer that the program has not changed.
 _UNSET: Mapping[str, Call] = {
     "outputMode": ("outputMode", ("append",), {}),
     "trigger": ("trigger", (), {"processingTime": "0 seconds"}),
@@ -178,7 +178,7 @@ _UNSET: Mapping[str, Call] = {
 
 
 def set_again(writer: Any, facts: WriterFacts) -> None:
-    """Give the writer of a query its settings of another time, except for name and checkpoint."""
+    """Give the writer of a query the settings in ``facts``, except for name and checkpoint."""
     now = facts_of(writer).copy()
     for kind, before in now.calls.items():
         call = facts.calls.get(kind) or _UNSET.get(kind)
@@ -264,7 +264,7 @@ def batch_end(progress: Mapping[str, Any]) -> str | None:
 def with_batch(batches: tuple[BatchRun, ...], progress: Mapping[str, Any]) -> tuple[BatchRun, ...]:
     """Return the newest batches with that of a progress report, if a batch was computed. Pure.
 
-    Spark's own list of reports is not read: each report would be a call to the JVM.
+    Spark's own list of reports is not read, as each report would be a call to the JVM.
     """
     durations = progress.get("durationMs", {})
     batch, took = progress.get("batchId"), durations.get("triggerExecution")

@@ -5,7 +5,7 @@ nor ``start`` continues before the call returns (``StreamExecution.runStream``,
 ``StreamingQueryManager.startQuery``: no lock is held meanwhile; 3.5 to 4.3). A long call can let
 ``start`` return earlier (:func:`~flinkish.driver.spark.jvm.let_start_return`). If several blocks
 wait for one query, their calls come in the order in which the blocks were entered, each after the
-call before has returned.
+previous call has returned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[N
 def at_each_start(session: Any, call: Callable[[Any, str | None], None]) -> Iterator[None]:
     """Call ``call`` with each of the JVM's queries that starts inside the block, and its name.
 
-    The query of ``session`` waits until the call returns.
+    The query of ``session`` waits until the call returns. An exception of the call is only logged.
     """
     from pyspark import SparkContext
     from pyspark.java_gateway import ensure_callback_server_started
@@ -53,7 +53,7 @@ def at_each_start(session: Any, call: Callable[[Any, str | None], None]) -> Iter
 
 
 class _Starts:
-    """Takes the JVM's own events: PySpark 4.3 fails to read the start of a query with job tags."""
+    """Takes the JVM's own events, as PySpark 4.3 cannot read the start of a query with job tags."""
 
     def __init__(self, manager: Any, call: Callable[[Any, str | None], None]) -> None:
         self._manager = manager

@@ -3,8 +3,9 @@
 A program starts its queries one after the other. It has started them all when it ends, or when it
 waits for one of them; if ``run --queries N`` announced their number, a wait does not count, but N
 started queries do. Until then the job is not RUNNING, and a savepoint waits. A program that does
-none of this (it sleeps in a loop) counts as started after a quiet time. Its job is then
-*incomplete* for a while: the program may still start a query that a savepoint does not include.
+none of this (it sleeps in a loop, say) counts as started after a quiet time. Its job is then
+*incomplete* for a while, or until N queries have started if N was announced: the program may still
+start a query that a savepoint does not include.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ ASKED = 2.0
 #: started; with an announced number of queries, the seconds to wait for the next of them.
 QUIET = 10.0
 QUIET_ANNOUNCED = 60.0
-#: Seconds after the last start after which such a program counts as complete.
+#: Seconds after the last start after which the job of a program that does not wait is complete,
+#: unless the number of its queries was announced.
 COMPLETE = 600.0
 
 
@@ -41,6 +43,8 @@ class StartPhase:
         self._clock = clock
         self._lock = threading.Lock()
         self._in_flight: list[str] = []
+        #: How many starts have begun, also those of a query that is started again.
+        self.starts = 0
         self._started: set[str] = set()
         self._last: float | None = None
         self._over = False
@@ -75,6 +79,7 @@ class StartPhase:
         """Mark a query as being started."""
         with self._lock:
             self._in_flight.append(name)
+            self.starts += 1
         try:
             yield
         finally:
@@ -90,17 +95,26 @@ class StartPhase:
             self._over = self._certain = True
 
     def waited(self) -> None:
-        """Record that the program waits for a query; this ends the phase if no number is known."""
+        """Record that the program waits for a query.
+
+        The wait ends the phase if a query has started, and no number was announced.
+        """
         if self._announced is None and self._started:
             self._over = self._certain = True
 
     def asked(self) -> None:
-        """Record that the program asks for the state of a query; doing so repeatedly is a wait."""
+        """Record that the program asks for the state of a query.
+
+        It then counts as waiting if ``ASKED`` seconds have passed since the last start.
+        """
         if self._quiet_for(ASKED):
             self.waited()
 
     def ended(self) -> None:
-        """Record that the program has ended, or stops its session: it starts no other query."""
+        """Record that the program starts no other query.
+
+        It has ended, or stops its session, or all flows of its pipeline are known.
+        """
         self._over = self._certain = True
 
     def look(self) -> None:

@@ -74,8 +74,8 @@ def is_told_to_end(jsq: Any) -> bool:
 def has_ended(jsq: Any) -> bool:
     """Return whether the query's thread has ended.
 
-    Neither ``isActive`` nor the result of ``awaitTermination(timeout)`` can tell: both look at the
-    state that the quiesce itself has set (``StreamExecution``, 3.5 to 4.3).
+    Neither ``isActive`` nor the result of ``awaitTermination(timeout)`` shows this: both look at
+    the state that the quiesce itself has set (``StreamExecution``, 3.5 to 4.3).
     """
     return not stream_execution(jsq).queryExecutionThread().isAlive()
 
@@ -114,8 +114,8 @@ def forbid_batches(jsq: Any) -> None:
     """Make it impossible for the query to plan or commit another batch; the next attempt fails.
 
     Call it for a query that must end, while its thread cannot get the progress lock. An interrupt
-    alone is not certain to end it: Hadoop's ``Shell.joinThread`` swallows one that comes while a
-    log file is written, and Spark 3.5 then runs the whole batch although the state is TERMINATED.
+    alone may not end the query: Hadoop's ``Shell.joinThread`` swallows an interrupt while a log
+    file is written, and Spark 3.5 then runs the whole batch although the state is TERMINATED.
     Without its logs, ``MicroBatchExecution`` can plan and commit no batch (run on 3.5.9, 4.0.5,
     4.1.4, 4.2.1 and 4.3.0).
     """
@@ -129,7 +129,8 @@ def forbid_batches(jsq: Any) -> None:
 def let_start_return(jsq: Any) -> None:
     """Let ``start`` return, while the query's own thread still posts the event of its start.
 
-    ``start`` waits for a latch that the query's thread opens after that event (3.5 to 4.3).
+    ``start`` waits for a latch that the query's thread opens after that event (3.5 to 4.3). Raises
+    RuntimeError if this Spark has no such latch.
     """
     execution = stream_execution(jsq)
     for field in _fields(execution):
@@ -316,7 +317,7 @@ def last_progress(jsq: Any) -> dict[str, Any] | None:
 
 @contextmanager
 def configured(session: Any, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set ``settings`` in ``session`` inside the block and restore the previous values after it."""
+    """Inside the block, set ``settings`` in ``session``; restore the previous values after it."""
     before = {key: session.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():

@@ -20,7 +20,7 @@ _TRANSFERS = "execution.savepoint.transfers"
 
 
 def take_call(path: str) -> DriverCall:
-    """Read a call from its file, and remove the file."""
+    """Read a call from its file, and remove the file even if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return decode(DriverCall, json.load(file))
@@ -29,7 +29,7 @@ def take_call(path: str) -> DriverCall:
 
 
 def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object]) -> int:
-    """Do some work, and write as the answer its result (a dataclass) or its error.
+    """Do some work, and write its result (a dataclass) or its FlinkishError as the answer.
 
     Returns the driver's exit status.
     """
@@ -65,7 +65,7 @@ class AskedProgram(Protocol):
 
 
 def answer_with(make: Callable[[], AskedProgram], call_path: str, argv: Sequence[str]) -> int:
-    """Run the program with what ``make`` returns, and write the answer about it or the error.
+    """Run the program with what ``make`` returns, and write the answer or the FlinkishError.
 
     Returns the driver's exit status. Spark is stopped after the answer is written.
     """

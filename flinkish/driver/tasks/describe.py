@@ -1,6 +1,6 @@
 """Describe mode: the user's program runs; its queries are planned, but not started.
 
-``flinkish info`` and ``check`` ask for it (:class:`~flinkish.messages.calls.DescribeTask`).
+``flinkish info`` and ``check`` request it (:class:`~flinkish.messages.calls.DescribeTask`).
 ``DataStreamWriter.start`` and ``toTable`` plan the query and return a query that has already ended.
 The rest of the program runs unchanged, to its end.
 """
@@ -30,7 +30,6 @@ from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.pipeline_run import PipelineRun
-from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed
 from flinkish.driver.spark.jvm import configured
 from flinkish.driver.tasks.answering import answer_with
@@ -68,16 +67,13 @@ _STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": F
 class PlanningRuntime:
     """Stands in for the job's runtime that the hook calls: it plans queries and starts none.
 
-    ``queries`` are the planned queries, as pairs of name and plan.
+    ``queries`` are the planned queries, as pairs of name and plan; none if a restore is planned.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._planning = Planning(options)
         self._names = Names("")  # no query gets a checkpoint from these names
         self.queries: list[tuple[str, PlannedQuery]] = []
-        #: The hook asks this gate before the program looks at a query. It is always open, because
-        #: this runtime restores nothing.
-        self.restore_gate = RestoreGate(None, list, self.fail, lambda _: None)
         self._fatal: FlinkishError | None = None
         self._session: Any = None
         self._planner: RestorePlanner | None = None
@@ -225,7 +221,7 @@ class PlanningRuntime:
     # --- inside -----------------------------------------------------------------------------
 
     def _name_of(self, facts: WriterFacts) -> str:
-        """Return a query's name; an unnamed query gets the name that it would get in a job."""
+        """Return a query's name; an unnamed query is named according to the order of the starts."""
         if facts.query_name is None:
             return self._names.generate(None, None)
         return self._names.given(str(facts.query_name))

@@ -2,7 +2,8 @@
 
 ``flinkish export`` requests it (:class:`~flinkish.messages.calls.ExportTask`). The queries are
 planned as for ``check``. The checkpoints are made while the program runs, because it may stop Spark
-at its end; once a query is refused, no other gets one. The command puts them in place.
+at its end; once a query is refused, no other query gets a checkpoint. The command puts the
+checkpoints in place.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class ExportedProgram(PlanningRuntime):
 
 
 def _refusal(planner: RestorePlanner) -> FlinkishError | None:
-    """Return why a query so far is refused, or None; prefer refusals that no consent can lift."""
+    """Return the refusal of a planned query, or None; prefer one that no consent can lift."""
     refusals = [each.refusal for each in planner.queries if each.refusal is not None]
     grave = [each for each in refusals if not isinstance(each, ConsentNeeded)]
     return next(iter((*grave, *refusals)), None)

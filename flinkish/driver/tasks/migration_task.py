@@ -35,9 +35,8 @@ def main(migration: Migration, options: Mapping[str, str], call_path: str) -> in
 def migrate(migration: Migration, progress_path: str) -> MigrationResult:
     """Write the new savepoint and return it with the new state of each operator.
 
-    Raises SavepointNotFound, Corrupt if the old savepoint or one of its state files is damaged,
-    Incompatible if the state cannot take the requested form, and StorageError if the target cannot
-    be written.
+    Raises SavepointNotFound, Corrupt if the old savepoint is damaged, and the errors of
+    :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten`.
     """
     savepoint = open_savepoint(migration.path)
     check_files(savepoint)

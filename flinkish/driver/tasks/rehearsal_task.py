@@ -75,7 +75,7 @@ class RehearsedProgram(PlanningRuntime):
             raise
         self._starting = list(self._rehearsal.starting.values())
         if self._rehearsed[-1].error is not None:
-            self._spec = None  # so that names of queries that no longer run are no error
+            self._spec = None  # so that names of queries that are not run are not errors
         return ended_query(name)
 
     def answer(self) -> Rehearsed:

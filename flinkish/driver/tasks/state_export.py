@@ -45,10 +45,10 @@ def _session() -> Any:
 def run(session: Any, task: StateTask) -> StateAnswer:
     """Select or export the rows of a state, as the task says.
 
-    Raises UsageError if there is no such state, Spark refuses the condition, or the target exists;
-    Corrupt or UnsupportedFormat if the state cannot be read; StorageError if the target cannot be
-    written; LaunchFailed if this interpreter lacks packages that reading state needs; FlinkishError
-    if Spark's job fails for another reason.
+    Raises SavepointNotFound if there is no savepoint; UsageError if there is no such state, Spark
+    refuses the condition, or the target exists; Corrupt or UnsupportedFormat if the state cannot be
+    read; StorageError if the target cannot be written; LaunchFailed if this interpreter lacks
+    packages that reading state needs; FlinkishError if Spark's job fails for another reason.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -93,7 +93,7 @@ def _applied(where: str | None, frame: Any) -> Iterator[None]:
 
     try:
         yield
-    except (AnalysisException, PythonException):  # from the target, and from flinkish's tasks
+    except (AnalysisException, PythonException):  # raised for the target, or in flinkish's tasks
         raise
     except PySparkException as error:
         if where is None:
@@ -133,7 +133,7 @@ def _export(session: Any, state: SavedState, task: StateTask, target: str) -> in
     empty = [f.name for f in frame.schema if not getattr(f.dataType, "fields", True)]
     seen = Observation("exported")
     counted = frame.drop(*empty).observe(seen, functions.count(functions.lit(1)).alias("rows"))
-    # Spark refuses to write into a directory that exists, and cleans up after a failed job.
+    # In the mode ``error`` Spark refuses a directory that exists. It cleans up after a failed job.
     mode = "append" if storage.is_local(target) else "error"
     writer = counted.write.mode(mode).format(task.format)
     try:
@@ -146,7 +146,7 @@ def _export(session: Any, state: SavedState, task: StateTask, target: str) -> in
 
 
 def _take(target: str) -> None:
-    """Create the target, or fail if it exists, as another export may be writing to it."""
+    """Fail if the target exists, as another export may write to it; if it is local, create it."""
     if storage.exists(target):
         raise UsageError(f"the target already exists: {target}", hint="name a new directory")
     if storage.is_local(target):

@@ -43,12 +43,12 @@ from flinkish.engine.rows.types import (
 
 #: Steps of the walk: a varint, bytes after their size, a fixed number of bytes, a nullable record.
 _NUMBER, _BYTES, _FIXED, _RECORD = range(4)
-#: For each value of a row: the kind of step, whether it may be null, and the number of bytes of a
-#: fixed value or the steps of a record.
+#: For each value of a row: the kind of step, whether the value may be null, and the number of bytes
+#: of a fixed value or the steps of a record.
 _Steps = tuple[tuple[int, bool, Any], ...]
 #: Bytes of the longest varint.
 _LONGEST: Final = 10
-#: Bytes of a block up to which the ends of all varints are found at once, with 14 times the memory.
+#: Bytes of a block up to which the ends of all varints are found at once, in 14 times the memory.
 _AT_ONCE: Final = 8 << 20
 
 

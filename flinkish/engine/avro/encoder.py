@@ -42,7 +42,7 @@ def encode_records(parts: list[tuple[DataType, Any]], count: int) -> bytes:
 
     ``parts`` are types and Arrow arrays of these types without nulls; in a part that consists of
     lists, no element of a list may be null. The rows follow one another as in a block. Raises
-    CannotEncode for a null that the schema does not allow, and for 2 GiB or more.
+    CannotEncode for a null that the schema does not allow, and if the bytes are 2 GiB or more.
     """
     present = np.ones(count, bool)
     segments: list[Segment] = []
@@ -61,7 +61,10 @@ def encode_records(parts: list[tuple[DataType, Any]], count: int) -> bytes:
 
 
 def array_of_batch(batch: Any, arrow: Any) -> Any:
-    """Return a batch as one array: a struct of its columns, or its only column for lists."""
+    """Return a batch as one array: a struct of its columns, or its only column for lists.
+
+    Raises CannotEncode if the columns do not match the type ``arrow``, or a list is null.
+    """
     fields = list(arrow) if pa.types.is_struct(arrow) else [pa.field("list", arrow)]
     if len(fields) != batch.num_columns:
         raise CannotEncode(f"{batch.num_columns} columns in place of {len(fields)}")

@@ -1,8 +1,8 @@
 """Avro schemas of state schemas, and the exact conversion back.
 
 Every Avro tool can read the values; Avro's own logical types are used where they exist. Properties
-that Avro tools ignore hold the rest: ``spark.name`` of a field, and ``spark.type`` (Spark's name of
-a type, as in its JSON) where the Avro type alone would mean another type. Maps are arrays of
+that Avro tools ignore hold the rest: ``spark.name`` of a field, and ``spark.type`` (a type's name
+in Spark's JSON) where the Avro type alone would mean another type. Maps are arrays of
 records of key and value, because Spark's maps have keys of any type, and an order.
 
 Source: the Avro specification 1.11, "Complex Types", "Names", "Logical Types".
@@ -80,7 +80,10 @@ def as_struct(data_type: DataType) -> Struct | None:
 
 
 def avro_name(name: str) -> str:
-    """Replace characters that Avro forbids in names by ``_``; put ``_`` before a leading digit."""
+    """Replace characters that Avro forbids in names by ``_``.
+
+    A leading digit gets ``_`` before it; an empty name becomes ``_``.
+    """
     cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return cleaned if cleaned and not cleaned[0].isdigit() else f"_{cleaned}"
 

@@ -2,9 +2,9 @@
 
 Each record is ``{key, value}``. The schema in the header is that of
 :func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool that supports the codec reads
-the rows. They are encoded by whole columns (:mod:`flinkish.engine.avro.encoder`), and decoded by
-whole columns too (:mod:`flinkish.engine.avro.decoder`) or, with arrays and maps, by fastavro, or by
-:mod:`flinkish.avro.decoding` if elements of an array may take no bytes.
+the rows. They are encoded by whole columns (:mod:`flinkish.engine.avro.encoder`). Rows without
+arrays and maps are decoded by whole columns too (:mod:`flinkish.engine.avro.decoder`), other rows
+by fastavro, or by :mod:`flinkish.avro.decoding` if elements of an array may take no bytes.
 :mod:`flinkish.avro.container` writes and reads the container, so that errors have the offset of the
 damaged block, and fastavro does not convert values to Python's types.
 """
@@ -58,7 +58,8 @@ FORMAT: Final = "1"
 FORMAT_KEY: Final = "flinkish.format"
 #: ``true`` in the metadata of files whose values are lists of records.
 LISTS_KEY: Final = "flinkish.lists"
-#: The maximum number of rows in a block that is written, and in a pair of batches that is read.
+#: The maximum number of rows in a block that is written, in a pair of batches that is read, and in
+#: a block that is read if it has fewer bytes than rows.
 BLOCK_ROWS: Final = 10_000
 #: Approximate bytes of a block's columns; as Python objects they need several times as much.
 BLOCK_BYTES: Final = 4 << 20

@@ -80,7 +80,7 @@ class Attempt:
         return self.target.create(f"{self.directory}/{name}")
 
     def adopt(self, path: str, name: str) -> bool:
-        """Move a local file into the directory; return False if it is on another file system."""
+        """Move a local file into the directory; return False if the file systems differ."""
         local = self.target.local_path(f"{self.directory}/{name}")
         if local is None:
             return False
@@ -116,7 +116,7 @@ class Attempt:
         if rows is not None and rows != digest.rows:
             raise LostRows(
                 f"the partition {partition} of the operator {move.ordinal} ({store}) has "
-                f"{digest.rows:,} rows, where {rows:,} were written: a key is there twice"
+                f"{digest.rows:,} rows, but {rows:,} were written: a key repeats"
             )
         size = sum(_size(self.target, f"{self.directory}/{path}") for path in self._paths)
         return WrittenStore(

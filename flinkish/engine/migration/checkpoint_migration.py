@@ -85,7 +85,8 @@ def rewrite_state(
     ``progress`` is called with the rows and bytes written so far.
 
     Raises CannotMigrate, before anything is written, if the target state is not possible;
-    StateFormatError if the source is damaged; LostRows if the rows written differ from those read.
+    StateFormatError if the source is damaged; LostRows if the rows written differ from those read;
+    and the other errors of :func:`~.pipeline.run_moves`.
     """
     target_state = for_spark(target_state, context.version)
     moves = plan_operators(source, operators, target_state, each)
@@ -106,7 +107,11 @@ def plan_operators(
     target_state: TargetState,
     each: Mapping[int, TargetState] | None = None,
 ) -> list[OperatorMigration]:
-    """Plan what :func:`rewrite_state` does, with its parameters and errors. Needs no Spark."""
+    """Plan what :func:`rewrite_state` does with the same parameters. Needs no Spark.
+
+    Raises CannotMigrate if the target state is not possible, and StateFormatError if the source is
+    damaged.
+    """
     alone = each or {}
     moves = [
         _plan(source, operator, target_state, alone.get(operator.ordinal)) for operator in operators
@@ -158,7 +163,9 @@ def rewrite_checkpoint(
     """Write a new checkpoint with rewritten state and copied logs; the source stays unchanged.
 
     The new checkpoint continues after the same batch. Parameters and errors are those of
-    :func:`rewrite_state`; ``batch`` is a committed batch, the newest by default.
+    :func:`rewrite_state`; ``batch`` is a committed batch, the newest by default. Also raises
+    CannotMigrate if the log of a source no longer has the entries that the batch needs, and the
+    errors of :func:`~.checkpoints.read_checkpoint`.
     """
     checkpoint = read_checkpoint(source, batch)
     entries: dict[str, bytes] = {}
@@ -196,9 +203,9 @@ def rewrite_checkpoint(
 
 
 def _check_log(log: str, names: Sequence[str], position: int | None) -> None:
-    """Refuse a position whose entries Spark has removed since it compacted them into a later one.
+    """Refuse a position if Spark has compacted its entries into a later entry and removed them.
 
-    Without them, Spark would take the files that they list as new, and read them twice.
+    Without them, Spark would consider the files that they list new, and read those files again.
     """
     if position is None or not source_log_entries(names, position)[1]:
         return

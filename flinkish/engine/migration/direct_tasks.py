@@ -7,7 +7,8 @@ are. Nothing is sorted, or sent row by row. :class:`~.migration_plan.OperatorMig
 which rows take this way.
 
 The files are in the target, below the directory of attempts, because the two tasks may run on
-different machines. They stay until the end, so that a task can be repeated.
+different machines. They stay until the end, so that a task can be repeated. Where one task does
+both steps, the files may be on its own disk instead (:func:`directory_of_runs`).
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def write_sorted(
     written = functools.partial(_written, source, index, move, store, partitions)
     functions = native_functions(move, store.target)
     if functions is not None:
-        # The binding reads what the native functions cannot, and says what is damaged.
+        # The binding reads what the native functions cannot read, and reports what is damaged.
         try:
             with _Local(target, attempts) as local:
                 results = list(written(local, functions))
@@ -192,7 +193,7 @@ class _Sorter:
             yield partition, writer
 
     def close(self) -> None:
-        """Leave incomplete files: they are removed with their directory."""
+        """Leave incomplete files, which are removed with their directory."""
 
 
 class _NativeSorter:
@@ -244,7 +245,7 @@ class _NativeRun:
 class _Local:
     """A local directory for files that go into a directory of the target.
 
-    An error inside the ``with`` block removes the directory of the target. A scratch directory is
+    An error inside the ``with`` block removes that directory of the target. A scratch directory is
     always removed.
     """
 

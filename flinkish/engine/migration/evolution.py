@@ -92,9 +92,9 @@ class Resolution:
     reader
         The new schema.
     problems
-        Reasons of INCOMPATIBLE; otherwise empty.
+        The reasons for INCOMPATIBLE; otherwise empty.
     changes
-        The changes, a line for each field.
+        The changes, one line each.
     parts
         The steps to apply; internal.
     """
@@ -163,15 +163,15 @@ def resolve(
         its struct: only the last name of its path may change.
     defaults
         Paths of added fields, and their value in existing rows, as ``pyarrow.array`` accepts it.
-        Without one a nullable field becomes null.
+        Without a default, a nullable field becomes null, and any other field is a problem.
     recodes
         Paths of the reader's binary fields whose values are rewritten, and the picklable function
         that rewrites them.
     check_nulls
-        Allow a nullable field to become one that is not; a null in the field is an error when
-        the rows are converted.
+        Allow a nullable field to become one that is not nullable; a null in the field is an error
+        when the rows are converted.
     keys
-        The rows are keys: a change that could make two of them equal is incompatible.
+        The rows are keys, so a change that could make two of them equal is incompatible.
     places
         For each of the reader's fields the index of the writer's field that it comes from, None
         for an added one. With ``places``, the names of these fields mean nothing, and the names of
@@ -180,7 +180,7 @@ def resolve(
     Returns
     -------
     Resolution
-        Incompatible schemas raise nothing: the verdict says so.
+        For incompatible schemas, no error is raised; the verdict is INCOMPATIBLE.
     """
     resolver = _Resolver(
         dict(renames or {}),

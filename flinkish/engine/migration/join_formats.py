@@ -59,7 +59,7 @@ TIMES_VALUE: Final = {"type": "struct", "fields": [_column("__dummy__", "void")]
 
 
 def is_join(name: str | None, families: Sequence[str]) -> bool:
-    """Return whether an operator is a join, by Spark's name of it or by its stores or families."""
+    """Return whether an operator is a join, by Spark's name for it or by its stores or families."""
     return name == "symmetricHashJoin" or set(families) in ({*JOIN_STORES}, {*JOIN_FAMILIES_4})
 
 
@@ -72,7 +72,8 @@ def join_moves(
     flag that format 1 lacks.
 
     Raises CannotMigrate if a format is unknown or not possible in the backend, the state is not of
-    the old format, or the times that format 4 needs are unknown.
+    the old format, the key's columns change together with a change from or to format 4, or the
+    times that format 4 needs are unknown.
     """
     if old not in _FORMATS or new not in _FORMATS:
         raise CannotMigrate(

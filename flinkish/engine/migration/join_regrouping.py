@@ -251,7 +251,10 @@ def _count(count: int) -> bytes:
 
 
 class Sorter:
-    """Sorts rows by key with a database on the local disk. A context manager."""
+    """Sorts rows by key with a database on the local disk. A context manager.
+
+    If RocksDB fails, the methods raise EngineError, or StorageError if the machine refuses.
+    """
 
     def __init__(self) -> None:
         self._directory = make_scratch("state-sort-")
@@ -271,7 +274,7 @@ class Sorter:
         return self
 
     def put(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add rows with keys that are all different; raise EngineError if RocksDB fails."""
+        """Add rows with keys that are all different."""
         changes = rocksdict.WriteBatch(raw_mode=True)
         for key, value in zip(keys, values, strict=True):
             changes.put(key, value)
@@ -279,7 +282,7 @@ class Sorter:
             self._database.write(changes, self._write)
 
     def rows(self) -> Rows:
-        """Yield every row in the order of the keys; raise EngineError if RocksDB fails."""
+        """Yield every row in the order of the keys."""
         with rocksdb_errors(_SORTING):
             for piece in pieces_of(self._database):
                 yield from piece

@@ -185,7 +185,7 @@ class OperatorMigration:
         """Why rows go through a shuffle of Spark; None if tasks write them for their partition.
 
         If a key keeps its bytes, its ``pmod(hash, n)`` before and after are congruent modulo the
-        greatest common divisor of both partition counts: an old partition feeds few new ones.
+        greatest common divisor of both partition counts, so an old partition feeds few new ones.
         """
         if not self.moved:
             return None

@@ -1,8 +1,8 @@
-"""Plan how an operator's state becomes its target state: migrations of its rows. Pure decisions.
+"""Plan how an operator's state becomes its target state: migrations of its rows.
 
-This module reads only the small ``metadata`` of a RocksDB snapshot, for the ids of its column
-families, which are stored nowhere else, and the headers of canonical files, which say which
-families are internal.
+This module reads only the small ``metadata`` of a RocksDB snapshot, because the ids of its column
+families are stored nowhere else, and the headers of canonical files, which mark the families that
+are internal.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from flinkish.engine.stores.rocksdb_store import snapshot_families
 from flinkish.engine.stores.rocksdb_writer import Families
 
 _JOIN_ROWS: Final = (JoinLayout.INDEXED.value, JoinLayout.LISTS.value)
-#: Spark's names of the operators with state of :data:`PIN_GROUP_FORMAT`.
+#: Spark's names for the operators whose state format :data:`PIN_GROUP_FORMAT` pins.
 _GROUPED: Final = frozenset({"applyInPandasWithState", "flatMapGroupsWithState"})
 
 
@@ -93,7 +93,7 @@ class TargetState:
     ordinal
         Spark's operator id.
     partitions
-        Spark's ``spark.sql.shuffle.partitions``.
+        Spark's ``spark.sql.shuffle.partitions``. State that is always in one partition stays there.
     backend
         ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
     compression
@@ -108,7 +108,7 @@ class TargetState:
         (major, minor) of the Spark that will use the state (see :func:`for_spark`); None means
         the newest.
     name
-        Spark's name of the operator, where its state does not record it (Spark 3.5).
+        Spark's name for the operator, where its state does not record it (Spark 3.5).
     """
 
     ordinal: int | None = None
@@ -125,9 +125,9 @@ class TargetState:
 def for_spark(target_state: TargetState, version: str) -> TargetState:
     """Return the target state with this Spark version filled in, unless it names one.
 
-    The version decides three things: whether the days of calendar intervals are hashed
-    (:func:`hashes_interval_days`), the delimiter between the records of a list
-    (:func:`list_delimiter`), and the version of archives (:func:`archive_version`).
+    The version decides whether an interval's days are hashed (:func:`hashes_interval_days`), the
+    delimiter between a list's records (:func:`list_delimiter`), the version of archives
+    (:func:`archive_version`), and whether the merge operator that Spark 4.2 pins must change.
     """
     if target_state.spark is not None:
         return target_state
@@ -168,7 +168,7 @@ def plan_operator(
     """Plan how an operator's state becomes the target state.
 
     Raises CannotMigrate if the target state is not possible, and StateFormatError if a schema or a
-    snapshot's metadata is damaged, missing or unknown.
+    snapshot's metadata is damaged, missing or unknown, or a key cannot be hashed as in Spark.
     """
     operator = replace(operator, name=operator.name or target_state.name)
     backend = target_state.backend or operator.backend
@@ -327,7 +327,7 @@ def _possible(resolution: Resolution, what: str) -> Resolution | None:
 def _check_partitioning(
     family: FamilySchemas, change: FamilyChange, paths: tuple[tuple[int, ...], ...], what: str
 ) -> None:
-    """Refuse changes of key columns that rows are partitioned (and found) by; others may change."""
+    """Refuse changes to key columns that rows are partitioned (and found) by; others may change."""
     for path in paths:
         column = _column(family.key, path)
         if column is None or _column(change.key or family.key, path) != column:

@@ -84,7 +84,7 @@ def run_moves(
 
 
 class _watched:
-    """A context manager: counters of a job, and a thread that reports them while it runs."""
+    """A context manager that returns a job's counters and reports them while the job runs."""
 
     def __init__(self, context: Any, progress: Progress | None) -> None:
         self._counters = Counters(context.accumulator(0), context.accumulator(0))

@@ -3,11 +3,11 @@
 A shuffle of single rows would cost more than everything else together. Spark shuffles batches, each
 with rows of one family for one partition.
 
-A rewrite is verified by counts and digests that do not depend on the order of rows. A digest is the
-sum, modulo 2^64, of the 64-bit xxHash (XXH3) of each row: of its key alone, and of its value with
-the key's hash as the seed. Equal sets of rows have equal digests regardless of their partitions,
-and a row that is lost, duplicated or changed makes them differ. A digest is no defence against
-deliberate collisions.
+A rewrite is verified by counts and digests that do not depend on the order of rows. There are two
+digests, each a sum modulo 2^64 of 64-bit xxHashes (XXH3): one of the keys' hashes, and one of the
+values' hashes, each with the hash of its key as the seed. Equal sets of rows have equal digests
+regardless of their partitions, and a row that is lost, duplicated or changed makes them differ. A
+digest is no defence against deliberate collisions.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class Packer:
     ) -> Iterator[PackedRows]:
         """Add rows.
 
-        ``first`` is the number of the target's partition 0; the others follow. ``family`` is the
-        index of the rows' family in its store. ``partitions`` has the partition of each row.
+        ``first`` is the number of the target store's partition 0 among all partitions of the job;
+        the others follow. ``family`` is the index of the rows' family in its store. ``partitions``
+        has the partition of each row.
         """
         order, parts = by_partition(partitions)
         columns = [part.to_arrow() for part in (keys, values)]
@@ -99,7 +100,7 @@ def _pack(family: int, batches: list[Any]) -> bytes:
 
 
 def unpack(piece: bytes) -> Iterator[Rows]:
-    """Yield the index of the family, the keys and the values in a batch."""
+    """Yield the rows of a batch, with the index of their family."""
     with pa.ipc.open_stream(piece) as stream:
         family = int(stream.schema.metadata[b"family"])
         for batch in stream:
@@ -153,7 +154,7 @@ def digest_rows(keys: Sequence[bytes], values: Iterable[bytes], salt: int = 0) -
 
 
 def sum_digests(digests: Iterable[RowsDigest]) -> RowsDigest:
-    """Return the digest of the union of rows."""
+    """Return the digest of several sets of rows together."""
     total = RowsDigest()
     for digest in digests:
         total += digest

@@ -127,7 +127,7 @@ def _way(move: OperatorMigration) -> _Way:
 def run_job(
     context: Any, job: Job, counters: Counters
 ) -> tuple[list[ReadRows], list[WrittenStore]]:
-    """Run the tasks of a job; return their reports, or raise the first permanent error."""
+    """Run the tasks of a job; return what they read and wrote, or raise a permanent error."""
     results: list[Any] = []
     context.setJobDescription("flinkish: rewrite state")
     try:

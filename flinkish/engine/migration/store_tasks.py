@@ -109,7 +109,8 @@ def read_pieces(
 ) -> Iterator[PackedRows | ReadRows]:
     """Read a partition of a store and yield its rows in batches for their target partitions.
 
-    ``first`` is the number of the target's first partition. The last item reports what was read.
+    ``first`` is the number of the target store's first partition among all partitions of the job.
+    The last item reports what was read.
     """
     packer = Packer()
     total = RowsDigest()
@@ -191,7 +192,7 @@ def _with_ids(
 
 
 def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
-    """Return rows with the delimiter Spark expects between records of lists; the input has none."""
+    """Return rows with the delimiter Spark expects between records of lists; ``rows`` have none."""
     if not delimiter:
         return rows
     return (

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 
 class Binaries(Sequence[bytes]):
-    """Byte strings, as a sequence; created by one of its class methods."""
+    """Byte strings, as a sequence; outside the stores, created by one of its class methods."""
 
     __slots__ = ("_data", "_lengths", "_rows", "_starts")
 

@@ -9,8 +9,8 @@ has the value's place (relative to the start of the row or array) and size::
     array  int64 n | nulls, 8 bytes for each 64 | n elements of 1, 2, 4 or 8 bytes | the rest
     map    int64 size of the keys | array of keys | array of values
 
-All places and sizes are checked before they are used: damage raises an error, and no read is
-outside the row.
+All places and sizes are checked before they are used, so that damage raises an error, and no read
+is outside the row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ from flinkish.engine.rows.types import (
 
 
 class BadRow(ValueError):
-    """A row's bytes do not match its schema; ``args`` are its index in the block and the reason."""
+    """A row's bytes do not match its schema; ``args`` are its index in the block and the reason.
+
+    The index is 0 if damage is found in the block as a whole.
+    """
 
 
 class Memory:

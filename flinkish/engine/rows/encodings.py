@@ -11,7 +11,7 @@ each row, and Spark's ``KeyStateEncoderSpec`` determines the form of a key:
 
 A value is one row, or, for lists, records of int32LE size | row. Spark's merges join records by ","
 or by nothing, and a list may have both. The sizes include the byte 0, so they are one more than a
-multiple of 8 and never begin with a byte 0 or ",": the first byte identifies the form.
+multiple of 8 and never begin with a byte 0 or ",". The first byte therefore identifies the form.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def family_shape(
     """Return the shape of a column family, from its schemas and key encoder in Spark's schema file.
 
     The schemas are JSON of a ``StructType``, ``encoder`` is JSON as in schema files v3. Raises
-    UnknownType and BadEncoding.
+    UnknownType if a type is unknown, and BadEncoding if the kind of the encoder is.
     """
     types = types_of(key_schema)
     value = shape_of(types_of(value_schema))
@@ -85,13 +85,13 @@ def _key_parts(kind: str, types: Sequence[Any], encoder: Mapping[str, Any]) -> t
         ordered = RowShape(len(ordinals), tuple(range(len(ordinals))))
         rest = [t for i, t in enumerate(types) if i not in ordinals]
         return (ordered, shape_of(rest)) if rest else (ordered,)
-    raise BadEncoding(f"keys by {kind[:60]!r} are not known")
+    raise BadEncoding(f"the key encoder {kind[:60]!r} is not known")
 
 
 def split_key(key: bytes, encoder: str | None = None) -> tuple[bytes, ...]:
     """Return the rows, one or two, in a key of a RocksDB store (without its family's id).
 
-    Raises BadEncoding.
+    Raises BadEncoding if the key is not of this encoding.
     """
     if encoder == TIMESTAMP_PREFIX:
         return (_row(key, _TIMESTAMP_BYTES, len(key)),)
@@ -106,7 +106,7 @@ def split_key(key: bytes, encoder: str | None = None) -> tuple[bytes, ...]:
 def split_value(value: bytes) -> list[bytes]:
     """Return the rows in a value of a RocksDB store: one row, or the rows of a list.
 
-    Raises BadEncoding.
+    Raises BadEncoding if the value is neither.
     """
     if value[:1] == b"\x00":
         return [_row(value, 0, len(value))]
@@ -159,7 +159,8 @@ def normal_value(value: bytes, delimiter: bytes = b"") -> bytes:
 
     A single row is unchanged; a list gets the same delimiter throughout. Every value that is read
     from RocksDB and written again must be converted: RocksDB's binding joins unmerged records by
-    ",", and Spark silently reads wrong rows where it expects no delimiter. Raises BadEncoding.
+    ",", and Spark silently reads wrong rows where it expects no delimiter. Raises BadEncoding if
+    the value is neither a row nor a list.
     """
     return value if value[:1] == b"\x00" else join_list(split_value(value), delimiter)
 
@@ -183,10 +184,10 @@ def _row(data: bytes, start: int, end: int) -> bytes:
 def check_block(
     keys: Sequence[bytes], values: Sequence[bytes], shape: FamilyShape, *, framed: bool
 ) -> tuple[int, str] | None:
-    """Return the index of the first row with a wrong structure, and the reason; None if all fit.
+    """Return the index of a row with a wrong structure, and the reason; None if there is none.
 
     ``keys`` are without their family's id. ``framed`` rows are encoded as in RocksDB; others are
-    bare UnsafeRows.
+    bare UnsafeRows. Bare keys that RocksDB would split into several rows are not checked.
     """
     if not framed:
         # A bare key has all columns in one row, even if RocksDB would split them.

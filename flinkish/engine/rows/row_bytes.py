@@ -42,7 +42,7 @@ _NOTHING = pa.scalar(b"", pa.binary())
 
 
 class CannotEncode(EngineError):
-    """Values do not match the schema by which they should be encoded."""
+    """Values do not match the schema by which they should be encoded, or are too large."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _Tail:
 def encode_rows(struct: Struct, columns: list[Any], count: int, prefix: bytes) -> tuple[Any, Any]:
     """Return the bytes of rows, one after another, and their offsets.
 
-    Raises CannotEncode.
+    Raises CannotEncode if values do not match the struct, or the rows have 2 GiB or more.
     """
     try:
         rows = _rows(struct, columns, count, prefix)

@@ -130,7 +130,7 @@ _SIGN: Final = 1 << 63
 class KeyCodec:
     """A codec for the keys of one column family, from :func:`compile_key`.
 
-    ``whole`` is the codec of a bare key, ``encoder`` Spark's name of the encoding in RocksDB,
+    ``whole`` is the codec of a bare key, ``encoder`` Spark's name for the encoding in RocksDB,
     ``parts`` the codecs of the rows in an encoded key. ``order`` has the ordinals of the columns in
     the order of the parts; the first ``ordering`` of them are sortable binaries.
     """
@@ -146,7 +146,7 @@ class KeyCodec:
 
         ``framed`` keys are encoded as in RocksDB; others are bare UnsafeRows. ``name`` is the
         file of the keys, for errors. Raises StateFormatError if a key does not match the schema and
-        encoding.
+        encoding, and EngineError for a block of 2 GiB or more.
         """
         if not framed:
             return self.whole.decode(keys, name=name)
@@ -235,7 +235,7 @@ def compile_key(schema: Any, encoder: Mapping[str, Any] | None = None) -> KeyCod
         raise
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UnsupportedState("", None, f"damaged key encoder {str(encoder)[:100]}") from error
-    raise UnsupportedState("", None, f"keys by {kind[:60]!r} are not known")
+    raise UnsupportedState("", None, f"the key encoder {kind[:60]!r} is not known")
 
 
 def prefix_encoder(columns: int) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Spark's hash of rows, calculated over columns: it determines the partition of a row of state.
+"""Spark's hash of rows, calculated over columns; it determines the partition of a row of state.
 
 The algorithm is that of Spark's ``Murmur3Hash``, ``HashExpression`` and ``Murmur3_x86_32``. A row's
 hash is a fold over its values: each value is hashed with the hash of the preceding values as the
@@ -65,13 +65,14 @@ def hash_columns(
     """Return Spark's ``hash(columns...)`` of each row of a block.
 
     Returns a numpy array of int32. ``columns`` are ``pyarrow`` arrays, cast to their types if
-    necessary. Call :func:`check_hashable` with the schema first: ``types`` do not distinguish
-    collated strings from others. ``rows`` is the length of the columns; without columns every
-    hash is the seed, which does not determine the partition: Spark then puts all rows into
-    partition 0. ``interval_days`` includes the days of a calendar interval, as in Spark 4.3 and
-    later (SPARK-58236); the code that older versions generate leaves them out.
+    necessary. Call :func:`check_hashable` with the schema first, because ``types`` do not
+    distinguish collated strings from others. ``rows`` is the length of the columns. Without columns
+    every hash is the seed, but does not determine the partition, because Spark then puts all rows
+    into partition 0. ``interval_days`` includes the days of a calendar interval, as in Spark 4.3
+    and later (SPARK-58236); the code that older versions generate leaves them out.
 
-    Raises UnsupportedState if Spark has no hash for a type (variant).
+    Raises UnsupportedState if Spark has no hash for a type (variant), and ValueError if the numbers
+    of columns, types, rows or nested fields do not agree.
     """
     if len(columns) != len(types) or any(len(column) != rows for column in columns):
         raise ValueError(f"{len(columns)} columns for {len(types)} types and {rows} rows")

@@ -1,8 +1,8 @@
 """The types of Spark's state schemas, as a small tree, and the Arrow types that hold their values.
 
-State schema files have the JSON of Spark's ``StructType``. Types with the same bytes in Spark are
-one type here: char, varchar and collated strings are strings, geometry and geography are binaries,
-a user-defined type is its ``sqlType``.
+State schema files have the JSON of Spark's ``StructType``. Some types with the same bytes in Spark
+are one type here: char, varchar and collated strings are strings, geometry and geography are
+binaries, and a user-defined type is its ``sqlType``.
 
 In the conversion back to that JSON, properties that these types do not keep get Spark's defaults:
 collections may contain nulls, intervals have all their fields, a time has microseconds, strings
@@ -310,7 +310,7 @@ def type_json(data_type: DataType) -> Any:
 
 @experimental
 def type_name(data_type: DataType) -> str:
-    """Return Spark's name of a type.
+    """Return Spark's name for a type.
 
     For arrays, maps and structs it is only ``array``, ``map`` or ``struct``.
     """

@@ -10,7 +10,7 @@ name), ``state.version``, ``state.key`` and ``state.value`` (JSON of Spark's sch
 
 A container file that is cut off between two blocks looks complete. Therefore ``_counts.json``
 records the number of rows of each file. It also records each file's CRC-32C, because deflate has no
-checksum. It is written last: a store without it is incomplete. A family without rows has a file
+checksum. It is written last, so a store without it is incomplete. A family without rows has a file
 too.
 
 One column has another type in Avro than in Spark's schema: the timeouts of
@@ -96,8 +96,8 @@ def write_canonical(
     ``create`` opens a path relative to the store's directory for writing. ``codec`` is Avro's name.
     ``scratch`` is a local directory; None means the system's temporary directory.
 
-    Raises StateFormatError if a row does not match its schema, and CannotEncode for a null where
-    the schema allows none.
+    Raises StateFormatError if a row does not match its schema, CannotEncode for a null where the
+    schema allows none and for rows too large for a block, and ValueError for an unknown codec.
     """
     with tempfile.TemporaryDirectory(prefix="canonical-", dir=scratch) as directory:
         if len(families) == 1:
@@ -142,7 +142,7 @@ def read_canonical(files: StoreFiles, families: Sequence[CanonicalFamily]) -> It
 
     Raises StateFormatError, possibly after some rows, if a file is damaged, cut short, of another
     version of the state or of other schemas, or missing (MissingStateFile); UnsupportedState if a
-    newer release wrote it.
+    newer release wrote it, or it has an unknown codec or another version of Avro's container.
     """
     counts = read_counts(files)
     for family in families:
@@ -243,7 +243,7 @@ def _lists(struct: Struct, rows: Any, lengths: list[int]) -> Any:
 
 
 def _gathered(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Merge small blocks into larger ones: Spark's shuffle may yield many blocks of few rows."""
+    """Merge small blocks into larger ones, as Spark's shuffle may yield many blocks of few rows."""
     keys: list[bytes] = []
     values: list[bytes] = []
     size = 0

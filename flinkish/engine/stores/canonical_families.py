@@ -104,8 +104,8 @@ class CanonicalFamily:
 
     ``name`` is ``default`` in stores without column families. ``key`` and ``value`` are JSON of a
     ``StructType``; if values are ``lists`` of rows, ``value`` is the type of one row. ``encoder``
-    is JSON of the key's encoder in RocksDB; None for keys without a prefix. Spark does not count
-    the rows of ``internal`` families (``columnFamilyTypeMap`` of RocksDB's snapshots).
+    is JSON of the key's encoder in RocksDB; None for keys without a prefix. Spark counts the rows
+    of ``internal`` families separately (``columnFamilyTypeMap`` of RocksDB's snapshots).
     """
 
     store: str
@@ -120,7 +120,8 @@ class CanonicalFamily:
     def file(self) -> str:
         """The name of the family's file.
 
-        Characters that are not safe in file names become ``~`` and hexadecimal digits.
+        Characters that are not safe in file names become ``~`` and hexadecimal digits. A name that
+        is too long is cut, and ``~`` and its hash are appended.
         """
         raw = self.name.encode("utf-8", "surrogatepass")
         safe = _UNSAFE.sub(lambda match: b"~%02x" % ord(match[0]), raw).decode()

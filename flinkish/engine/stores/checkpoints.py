@@ -67,7 +67,7 @@ class OperatorState:
     ordinal
         Spark's operator id.
     name
-        Spark's name of the operator; None if no file records it (Spark 3.5).
+        Spark's name for the operator; None if no file records it (Spark 3.5).
     version
         The version of the state: the number of the batch + 1.
     backend
@@ -140,7 +140,8 @@ def read_checkpoint(source: StateSource, batch: int | None = None) -> Checkpoint
     EngineError
         No batch is committed.
     StateFormatError
-        A file is damaged, of an unknown version, or missing (such as the requested batch's).
+        A file is damaged, of an unknown version, or missing (such as the commit of ``batch``), or a
+        state partition is missing.
     """
     committed = numbers_among(source.names(COMMITS))
     chosen = max(committed, default=None) if batch is None else batch
@@ -164,7 +165,8 @@ def read_operators(
 
     ``batch`` is the one whose resulting state is requested, ``pins`` the settings pinned in the
     offset log, ``ids`` the unique ids in the commit log, by ordinal. Raises StateFormatError if a
-    metadata or schema file is damaged or missing.
+    metadata or schema file is damaged, a schema file or a state partition is missing, or the pinned
+    backend is unknown.
     """
     ordinals = numbers_among(source.names(STATE))
     return tuple(_operator(source, o, batch, pins, ids.get(o)) for o in ordinals)

@@ -23,10 +23,10 @@ from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.storage.errors import storage_error
 
-#: Maximum bytes of a block. Spark writes no larger one: a larger size is damage, and not allocated.
+#: Maximum bytes of a block. Spark writes none that is larger, so a larger size is damage.
 MAX_BLOCK = 1 << 25
 _READ = 1 << 20
-#: Compressed bytes that zstd gets at a time: 4 of them may expand to 128 KiB.
+#: Compressed bytes that zstd gets at a time; they are few because 4 bytes may expand to 128 KiB.
 _ZSTD_READ = 2 << 10
 
 LZ4_MAGIC = b"LZ4Block"
@@ -97,7 +97,7 @@ def _bounded(source: _Source, reader: Callable[[_Source], Iterator[bytes]]) -> I
 
 
 def short_name(codec: str, name: str) -> str:
-    """Return Spark's short name of a codec.
+    """Return Spark's short name for a codec.
 
     Raises UnsupportedState, with the file ``name``, if the codec is unknown.
     """

@@ -3,8 +3,8 @@
 Sidecars are not Hadoop's ``.<file>.crc``: Spark's (``ChecksumCheckpointFileManager``) are JSON with
 the CRC-32C and the size of the whole file. A file without a sidecar is read unchecked, as in Spark.
 
-Spark's workers receive directories, so these must be picklable. They must not hold credentials that
-the workers do not have anyway.
+Spark's workers receive directory objects, so these must be picklable. They must not hold
+credentials that the workers do not have anyway.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class StoreFiles:
     batch + 1. ``open`` opens a path relative to the store's directory, including ``SSTs/<name>`` of
     RocksDB, or raises FileNotFoundError. ``backend`` is ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
     ``unique_id`` is the id of this version in checkpoint format 2 (``stateUniqueIds`` in the commit
-    log); None in format 1. ``compression``, ``row_checksums`` and ``encoding`` are settings below
+    log); None in format 1. ``compression``, ``row_checksums`` and ``encoding`` are settings under
     ``spark.sql.streaming.stateStore``; row checksums and encodings other than ``unsaferow`` are not
     supported. ``local_path`` returns the local path of a file, or None; RocksDB's SSTs with a local
     path are linked instead of copied. ``scratch`` is a directory for local files; None means
@@ -114,11 +114,11 @@ def read_small(files: StoreFiles, name: str) -> bytes:
 def find_chain(files: StoreFiles, lineage_of: Callable[[str], Lineage | None]) -> Chain:
     """Find the files that make up ``files.version``.
 
-    The file names decide, in checkpoint format 2 together with the lineage at the start of a
-    changelog, which ``lineage_of`` reads.
+    The files are found by their names and, in checkpoint format 2, by the lineage at the start of
+    a changelog. ``lineage_of`` reads the lineage.
 
-    Raises MissingStateFile for a file that the version needs, and UnsupportedState if the store has
-    a unique id but is HDFS-backed.
+    Raises MissingStateFile if a file that the version needs is missing, UnsupportedState if the
+    store has a unique id but is HDFS-backed, and the errors of ``lineage_of``.
     """
     listed = state_files_among(files.names)
     if files.unique_id is None:
@@ -134,9 +134,9 @@ _READ = 1 << 20
 def open_checked(files: StoreFiles, name: str) -> BinaryIO:
     """Open a state file after comparing it with its sidecar, if it has one.
 
-    Raises StateFormatError if they differ, the sidecar is damaged or the file is missing
-    (MissingStateFile), UnsupportedState for an algorithm other than CRC-32C, and StorageError if
-    reading is refused.
+    Raises StateFormatError if they differ, the sidecar is damaged, or the file is missing
+    (MissingStateFile) or not a regular file; UnsupportedState for an algorithm other than CRC-32C;
+    and StorageError if reading is refused.
     """
     file = open_state_file(files, name)
     if f"{name}.crc" not in files.names:
@@ -174,7 +174,9 @@ def _read_sidecar(files: StoreFiles, name: str) -> tuple[int, int]:
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise StateFormatError(name, None, "damaged checksum file") from error
     if algorithm != "CRC32C":
-        raise UnsupportedState(name, None, f"checksum by {algorithm[:20]!r}")
+        raise UnsupportedState(
+            name, None, f"the checksum algorithm {algorithm[:20]!r} is not supported"
+        )
     return size, value & 0xFFFFFFFF  # Java writes it as a signed int
 
 

@@ -30,7 +30,8 @@ from flinkish.engine.stores.rocksdb import (
 def read_hdfs_store(files: StoreFiles) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and value of every row of ``files.version``, in no particular order.
 
-    Raises StateFormatError if a file is damaged, or missing (MissingStateFile).
+    Raises StateFormatError if a file is damaged, or missing (MissingStateFile), and the errors of
+    :class:`LastChanges`.
     """
     chain = find_chain(files, lambda _: None)
     with LastChanges(files.scratch) as changes:
@@ -53,7 +54,7 @@ def _records(files: StoreFiles, name: str) -> Iterator[tuple[bytes, bytes | None
         yield from plain_records(Content(decompressed(file, files.compression, name), name))
 
 
-#: Bytes of keys and values held in memory, including Python's overhead for each row.
+#: Maximum bytes of keys and values held in memory, including Python's overhead for each row.
 MAX_HELD_BYTES: Final = 64 << 20
 _ROW_OVERHEAD: Final = 150
 _WHAT: Final = "RocksDB, for changes on the local disk"
@@ -63,7 +64,8 @@ _REMOVED, _PUT = b"\x00", b"\x01"
 class LastChanges:
     """A collection of changes that keeps the last one of each key; a context manager.
 
-    ``scratch`` is a local directory; None means the system's temporary directory.
+    ``scratch`` is a local directory; None means the system's temporary directory. If RocksDB fails,
+    the methods raise EngineError, or StorageError if the machine refuses.
     """
 
     def __init__(self, scratch: str | None = None) -> None:

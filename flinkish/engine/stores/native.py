@@ -1,11 +1,12 @@
 """Read and write RocksDB's rows in blocks, with the optional package ``flinkish_rocksdb``.
 
 Its C functions (``native/flinkish_rocksdb.c``) call the RocksDB in the library ``librocksdbjni`` of
-Spark's own jars, without a Python object for each row. Where the package, a jar with a library for
-this machine, or a symbol of that library is missing, :func:`library` returns None, and the binding
-(:mod:`.rocksdb`) does the same work. A failure here raises :class:`NativeError`; callers then log
-the reason and use the binding, which reports damage. What the machine refuses (a full disk, too
-many open files) would fail with the binding as well, and raises a StorageError.
+Spark's own jars, without a Python object for each row. Where these cannot be used, for example
+because the package, a jar with a library for this machine, or a symbol of that library is missing,
+:func:`library` returns None, and the binding (:mod:`.rocksdb`) does the same work. A later failure
+raises :class:`NativeError`; callers then log the reason and use the binding, which reports damage.
+What the machine refuses (a full disk, too many open files) would fail with the binding as well, and
+raises a StorageError.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MESSAGE: Final = 1024
 _POINTER, _INT, _TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
 _LONG, _HASH = ctypes.c_int64, ctypes.c_uint64
 _BINARIES = (_POINTER,) * 3
-#: Types of each function's result and parameters: ctypes then refuses other arguments.
+#: Types of each function's result and parameters, so that ctypes refuses other arguments.
 _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "rows_load": (_INT, (_TEXT, _POINTER)),
     "rows_open": (_POINTER, (_TEXT, _INT, _POINTER)),
@@ -86,7 +87,9 @@ def _load() -> Any:
             raise NativeError(f"it is of version {version}, and this release uses {VERSION}")
         path = _rocksdb_library()
         if path is None:
-            raise NativeError("Spark's jars have no RocksDB for this machine, or none can be kept")
+            raise NativeError(
+                "Spark's jars have no RocksDB for this machine, or its library cannot be copied"
+            )
         for name, (result, parameters) in _SIGNATURES.items():
             function = getattr(functions, name)
             function.restype, function.argtypes = result, parameters

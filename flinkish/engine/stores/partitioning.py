@@ -6,8 +6,8 @@ kind of the key:
 
 - keys with a prefix scan (session windows, map state, timers by key): the prefix;
 - keys with a range scan (timers by time, time to live): the columns that are not ordering columns.
-  For the time to live of a map this is ``elementKey.key``, because ``elementKey`` contains the
-  user's key of the map as well;
+  For the time to live of a map this is ``elementKey.key``, because ``elementKey`` also contains the
+  user's map key;
 - joins: all columns except the index or the timestamp at the end;
 - all other keys: the whole key. A key without columns, or of type void, is always in a single
   partition (global limits, aggregates without keys).
@@ -111,5 +111,5 @@ def has_one_partition(operator: OperatorState) -> bool:
 
 
 def is_internal(family: str) -> bool:
-    """Return whether a family's name marks it as internal to Spark: its rows are not counted."""
+    """Return whether a family's name marks it as internal to Spark, and so counted separately."""
     return family.startswith("$") or family.endswith(("keyToNumValues", "tsWithKey"))

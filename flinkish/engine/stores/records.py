@@ -119,9 +119,9 @@ def plain_records(content: Content, at: int = 0) -> Iterator[tuple[bytes, bytes 
 class Changelog:
     """The header of a RocksDB changelog, and the content after it.
 
-    ``version`` is the format's version, 1 to 4. ``lineage`` has the version and unique id of every
-    state since the snapshot that the changelog builds on, the oldest first; None in checkpoint
-    format 1. ``start`` is the offset of the first record, in bytes of ``content``.
+    ``version`` is the format's version, 1 to 4. ``lineage`` has the version and unique id of the
+    snapshot that the changelog builds on, and of every later state, the oldest first; None in
+    checkpoint format 1. ``start`` is the offset of the first record, in bytes of ``content``.
     """
 
     version: int
@@ -143,6 +143,8 @@ def read_changelog(content: Content) -> Changelog:
 
     A file of v1 has no header. It is recognised as in Spark's ``StateStoreChangelogReaderFactory``:
     the content does not start with a ``writeUTF`` string of the form "v<number>".
+
+    Raises UnsupportedState for an unknown version, and StateFormatError if the header is damaged.
     """
     size = int.from_bytes(content.peek(2), "big")
     match = _VERSION.fullmatch(content.peek(2 + size)[2:]) if size <= 6 else None

@@ -28,15 +28,15 @@ from flinkish.storage.locations import split
 #: Key and value.
 Row = tuple[bytes, bytes]
 _key: Final = operator.itemgetter(0)
-#: Files that the databases of one task may keep open together, unless their minimum is larger.
+#: Files that the databases of one task may keep open together, unless their minimums exceed it.
 _OPEN_FILES: Final = 512
 #: The minimum for one database: RocksDB raises lower numbers to it.
 _FEWEST_OPEN_FILES: Final = 20
-#: Entries that an iterator skips before it seeks the next key. If keys are not in order, a seek
+#: Entries that an iterator skips before it seeks to the next key. If keys are not in order, a seek
 #: may lead back, and the iteration might never end.
 NEVER_SEEK: Final = 1 << 62
 _TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
-#: Texts of errors that come from the machine, with their numbers. They do not mean damage of the
+#: Texts of errors that come from the machine, with their numbers. They do not mean damage to the
 #: state, unlike a file that is missing or not regular.
 _REFUSALS: Final = {
     os.strerror(number): number
@@ -92,7 +92,7 @@ def open_files(databases: int) -> int:
 
 def without_log() -> Any:
     """Return write options without a write-ahead log, for a database that is thrown away."""
-    options: Any = rocksdict.WriteOptions()  # its type hints are not right
+    options: Any = rocksdict.WriteOptions()  # its type hints are wrong
     options.disable_wal = True
     return options
 
@@ -101,11 +101,13 @@ def pieces_of(database: Any, most: int = MAX_ROWS) -> Iterator[list[Row]]:
     """Yield all rows of a database in key order, in lists of bounded number and size.
 
     The binding's iteration ends at damage as it does at the end of the rows, so RocksDB's iterator
-    is asked for its status. Raises the binding's errors (see :func:`rocksdb_errors`), and plain
-    ``Exception``, as the binding does, for keys and values above ``MAX_ROW`` bytes and for keys out
-    of order, which RocksDB returns as they are.
+    is asked for its status.
+
+    Raises the binding's errors (see :func:`rocksdb_errors`). Like the binding, raises plain
+    ``Exception`` if the iteration ended too early, and for what RocksDB does not check: keys out
+    of order, and keys or values above ``MAX_ROW`` bytes.
     """
-    options: Any = rocksdict.ReadOptions()  # its type hints are not right
+    options: Any = rocksdict.ReadOptions()  # its type hints are wrong
     options.set_verify_checksums(True)
     options.fill_cache(False)
     last: bytes | None = None

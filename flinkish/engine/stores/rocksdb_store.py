@@ -73,9 +73,11 @@ class RocksDBRows:
 def open_rocksdb_store(files: StoreFiles, together: int = 1) -> Iterator[RocksDBRows]:
     """Open ``files.version`` of a store; remove the temporary directory at the end of the block.
 
-    ``together`` is the number of stores that are open at once: they share a limit of open files.
+    ``together`` is the number of stores that are open at once, because they share a limit of open
+    files.
 
-    Raises StateFormatError if a file is damaged, or missing (MissingStateFile).
+    Raises StateFormatError if a file is damaged, or missing (MissingStateFile), and StorageError if
+    the machine refuses an operation.
     """
 
     with (
@@ -144,7 +146,10 @@ def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
 
 
 def family_of(key: bytes, families: Mapping[int, str], name: str) -> str:
-    """Return the column family of a key in a store with families; ``name`` is for errors."""
+    """Return the column family of a key in a store with families.
+
+    Raises StateFormatError, with the file ``name``, if the key has no known family.
+    """
     number = family_number(key)
     if number is None:
         raise StateFormatError(name, None, "a key is shorter than the id of its column family")
@@ -183,7 +188,7 @@ def _bounded(options: Any, most_files: int) -> Any:
 
 
 def _errors(chain: Chain) -> contextlib.AbstractContextManager[None]:
-    """Convert the binding's errors into StateFormatError: they mean that the state is damaged."""
+    """Convert the binding's errors into StateFormatError, as :func:`rocksdb_errors` does."""
     return rocksdb_errors("RocksDB", lambda text: StateFormatError(chain.name, None, text))
 
 

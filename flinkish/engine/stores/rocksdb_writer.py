@@ -45,7 +45,7 @@ _SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
 class Families:
     """The column families of a store; empty for a store without column families.
 
-    ``ids`` are by name. ``internal`` families are Spark's own; their rows are not counted.
+    ``ids`` are by name. ``internal`` families are Spark's own; their rows are counted separately.
     """
 
     ids: Mapping[str, int] = field(default_factory=dict)
@@ -77,7 +77,8 @@ def write_snapshot(
     :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`. ``scratch`` is a local
     directory; None means the system's temporary directory.
 
-    Raises EngineError if a key has no family of the store, or RocksDB fails.
+    Raises EngineError if a key has no family of the store, or RocksDB fails (LostRows if RocksDB
+    finds a key twice), and StorageError if the machine refuses an operation.
     """
     family_ids = set(families.ids.values())
 

@@ -16,7 +16,7 @@ from flinkish.engine.rows.arrow_parts import MAX_ROWS
 from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.stores.rocksdb import open_files, rocksdb_errors
 
-#: Bytes of rows that are sorted at a time; each such run is one SST.
+#: Bytes after which an SST is ended: those of rows collected and sorted, or those in its file.
 MAX_RUN_BYTES: Final = 64 << 20
 FAMILY_ID_BYTES: Final = 2
 _ROW_OVERHEAD: Final = 16
@@ -40,8 +40,8 @@ class SortedRows:
     """A writer of rows that come in key order, into SSTs of bounded size.
 
     ``path`` is the path of its files without their numbers and endings. Families may come in any
-    order, but the rows of a family come together. At the end ``counts`` has the number of rows by
-    family id, and ``files`` has the paths.
+    order, but the rows of a family must come together. At the end ``counts`` has the number of
+    rows by family id, and ``files`` has the paths.
     """
 
     def __init__(self, path: str) -> None:
@@ -52,14 +52,14 @@ class SortedRows:
         self.files: list[str] = []
 
     def add(self, family: int | None, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add rows; raise LostRows for a key that is not above the previous one."""
+        """Add rows; raise LostRows for a key that is not above the previous one in its file."""
         prefix = b"" if family is None else family_prefix(family)
         with rocksdb_errors(make=sst_error):
             writer = self._writer
             if writer is None or prefix < self._prefix or writer.file_size() >= MAX_RUN_BYTES:
                 writer = self._open()
             self._prefix = prefix
-            # A Python loop over the rows would take as long as RocksDB.
+            # A Python loop over the rows would take as long as RocksDB's own work.
             collections.deque(map(writer.__setitem__, keys, values), maxlen=0)
         self.counts[family] = self.counts.get(family, 0) + len(keys)
 
@@ -117,7 +117,7 @@ class Runs:
             writer.open(path)
             for start in range(0, rows.num_rows, MAX_ROWS):
                 part = [column.to_pylist() for column in rows.slice(start, MAX_ROWS).columns]
-                # A Python loop over the rows would take as long as RocksDB.
+                # A Python loop over the rows would take as long as RocksDB's own work.
                 collections.deque(map(writer.__setitem__, *part), maxlen=0)
             writer.finish()
 
@@ -136,5 +136,5 @@ def family_number(key: bytes) -> int | None:
 
 def sst_error(text: str) -> EngineError:
     if "ascending order" in text:
-        return LostRows("keys of the new state repeat: each key has one row")
+        return LostRows("a key of the new state repeats, but each key may have only one row")
     return EngineError(text)

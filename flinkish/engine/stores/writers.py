@@ -69,11 +69,11 @@ def write_changelog(
     Returns the number of changes. Each is a kind (``PUT``, ``REMOVE``, ``MERGE``), key and value.
     Keys begin with their family's id if the store has families. ``codec`` is as in
     :func:`write_records`. ``version`` is 1 without families and 2 with them. In checkpoint format
-    2 it is 3 or 4 instead, and ``lineage`` has the version and unique id of each state since the
-    snapshot, the oldest first.
+    2 it is 3 or 4 instead, and ``lineage`` has the version and unique id of the snapshot and of
+    each later state, the oldest first.
 
     Raises EngineError if the version does not exist, does not fit the lineage, or does not support
-    a kind of change.
+    a kind of change, and UnsupportedState if the codec is unknown.
     """
     if not 1 <= version <= 4 or (lineage is None) != (version < 3):
         with_it = "with" if lineage is not None else "without"
@@ -126,14 +126,14 @@ def _typed(changes: Iterable[Change]) -> Iterator[bytes]:
         yield head + _NONE if kind == REMOVE else head + size(len(value)) + value
 
 
-#: Spark's defaults of ``spark.io.compression.{lz4,snappy}.blockSize``.
+#: Spark's defaults for ``spark.io.compression.{lz4,snappy}.blockSize``.
 _BLOCK: Final = 32 << 10
 #: ``LZFChunk.MAX_CHUNK_LEN``.
 _LZF_CHUNK: Final = 0xFFFF
 #: lz4-java's level for a block size: the base-2 logarithm of the size, minus 10.
 _LZ4_LEVEL: Final = 5
 _LZ4_RAW, _LZ4_PACKED = 0x10 | _LZ4_LEVEL, 0x20 | _LZ4_LEVEL
-#: Spark's default of ``spark.io.compression.zstd.level``.
+#: Spark's default for ``spark.io.compression.zstd.level``.
 _ZSTD_LEVEL: Final = 1
 
 

@@ -33,7 +33,7 @@ def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any
     """Return plain rows with ``key`` and ``value`` as a ``pyarrow.RecordBatch``.
 
     ``schema`` is the schema of the state's table, ``name`` the state's name for messages. Values
-    that ``pyarrow`` takes (``datetime``, ``Decimal``, ``bytes``) may be given as they are.
+    that ``pyarrow`` accepts (``datetime``, ``Decimal``, ``bytes``) may be given as they are.
 
     Raises CannotMigrate if a row has no key or no value, or one of them does not fit.
     """
@@ -55,7 +55,7 @@ def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any
 
 
 def _from_plain(value: Any, kind: Any, path: str) -> Any:
-    """Return a plain value as ``pyarrow.array`` takes it; raise ValueError for other forms."""
+    """Return a plain value as ``pyarrow.array`` accepts it; raise ValueError for other forms."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -75,12 +75,12 @@ def _from_plain(value: Any, kind: Any, path: str) -> Any:
         return entries
     if pa.types.is_list(kind):
         if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
-            raise ValueError(f"{path} is {value!r}, which is no list: give its elements in [ ]")
+            raise ValueError(f"{path} is {value!r}, which is not a list: give its elements in [ ]")
         return [_from_plain(element, kind.value_type, path) for element in value]
     try:
         return _scalar(value, kind)
     except (ValueError, ArithmeticError) as error:
-        raise ValueError(f"{path} is {value!r}, which is no {kind}: {error}") from error
+        raise ValueError(f"{path} is {value!r}, which is not a {kind}: {error}") from error
 
 
 def _entries(value: Any, path: str) -> Iterator[tuple[Any, Any]]:
@@ -92,7 +92,7 @@ def _entries(value: Any, path: str) -> Iterator[tuple[Any, Any]]:
         raise ValueError(f"{form}, not as {value!r}")
     for entry in value:
         if not isinstance(entry, Mapping) or entry.keys() != {KEY, VALUE}:
-            raise ValueError(f"{form}: {entry!r} is no entry")
+            raise ValueError(f"{form}: {entry!r} is not an entry")
         yield entry[KEY], entry[VALUE]
 
 
@@ -181,7 +181,7 @@ def _base64(text: str, _: Any) -> bytes:
         raise ValueError(f"give it in base64 ({error})") from error
 
 
-#: Readers of texts by the kind of their column; other kinds take a text as it is, or refuse it.
+#: Readers of texts by the kind of their column; other kinds accept a text as it is, or refuse it.
 _TEXTS: Final[tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Any]], ...]] = (
     (pa.types.is_timestamp, _timestamp),
     (pa.types.is_date32, _date),

@@ -45,7 +45,7 @@ class Bootstrap:
 
     @property
     def count(self) -> int:
-        """The number of partitions of all stores; also the target number of reports."""
+        """The number of partitions of all stores; reports get it as their target number."""
         return self.move.partitions * len(self.move.targets)
 
     def place(self, number: int) -> tuple[str, int]:
@@ -104,7 +104,7 @@ def _way(move: OperatorMigration, table: StateTable) -> tuple[str, FamilyMigrati
         for family in store.families:
             if (store.source, family.source) == (table.store.name, table.family.name):
                 return store.target, family
-    raise EngineError(f"no way for the rows of {table.name!r}")
+    raise EngineError(f"the migration does not contain the state {table.name!r}")
 
 
 def encode_batch(

@@ -1,6 +1,6 @@
 """Create an operator's state from a DataFrame; Flink's State Processor API calls it bootstrapping.
 
-Only Spark's planner knows the form of state (schemas, key encodings, column families), so it is
+Only Spark's planner knows the form of state (schemas, key encodings, column families). The form is
 taken from a template: an operator of any checkpoint of the same query, with any rows. Rows have the
 columns ``key`` and ``value``, as :func:`~.spark_frames.read_state` returns them. Each row goes to
 the partition where Spark will look for it, and is written as by a rewrite.
@@ -76,10 +76,14 @@ def write_state(
     Raises
     ------
     NoSuchState, CannotMigrate
-        There is no state of a given name, the DataFrames do not match these states, or a state that
-        Spark reads with a given one is missing (see :func:`companions`).
+        There is no single state of a given name, the DataFrames do not match the states, a state
+        that Spark reads with a given one is missing (see :func:`companions`), or the target state
+        is not possible.
+    StateFormatError
+        A schema or snapshot of the template is damaged, missing or not supported.
     CannotEncode
-        A key, a value, a list or a required part of one is null.
+        A key or a value is null, a list is empty, or a value does not fit its type or is null where
+        none may be.
     LostRows
         The rows written differ from the rows given, for example when keys repeat.
     """
@@ -253,8 +257,9 @@ def write_rows(
     Raises
     ------
     NoSuchState, CannotMigrate
-        There is no such state, or the rows given for it do not fit its types.
-    CannotEncode, LostRows
+        There is no such state, the rows given for it do not fit its types, or its companions are
+        missing.
+    StateFormatError, CannotEncode, LostRows
         As for :func:`write_state`.
     """
     goal = TargetState() if spark is None else for_spark(TargetState(), spark)
@@ -316,7 +321,7 @@ def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
     """Refuse keys that repeat in a column family.
 
     RocksDB keeps the last row of a key, so that digests differ; other files would keep all rows.
-    The hashes in memory take less memory than Spark will need for these rows.
+    The hashes take less memory than Spark will need for these rows.
     """
     seen: set[bytes] = set()
     for block in rows:
@@ -324,7 +329,7 @@ def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
         before = len(seen)
         seen.update(hashes)
         if len(seen) != before + len(hashes):
-            raise LostRows(f"keys for the state {store!r} repeat: each key has one row")
+            raise LostRows(f"a key for the state {store!r} repeats, but may have only one row")
         yield block
 
 

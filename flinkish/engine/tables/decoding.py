@@ -61,7 +61,7 @@ class ColumnDecoder:
 
     ``path`` is ``key`` or ``value``, and the names of the fields down to the column; the elements
     of a list state have no name. ``type`` is the type of the decoded values. ``decode`` returns the
-    value of bytes, as ``pyarrow.array`` takes it, and raises an error if the bytes are not valid.
+    value of bytes, as ``pyarrow.array`` accepts it, and raises an error if the bytes are not valid.
     """
 
     path: tuple[str, ...]

@@ -57,7 +57,8 @@ _JOIN_ROWS: Final = ("keyWithIndexToValue", "keyWithTsToValues")
 class NoSuchState(EngineError):
     """There is no such operator, state or partition, or several states match.
 
-    ``names`` are the existing operators or states.
+    Also raised for a given operator that is not of the requested batch. ``names`` are the existing
+    operators or states, where they are known.
     """
 
     def __init__(self, message: str, names: tuple[str, ...]) -> None:
@@ -250,7 +251,8 @@ def write_table(file: BinaryIO, source: StateSource, table: StateTable, partitio
     """Write a partition of a state as an Avro object container file; return the number of rows.
 
     Any Avro tool reads it; see :mod:`~.state_avro`. Raises StateFormatError if a state file is
-    damaged, missing or unsupported; the output is then incomplete.
+    damaged, missing or unsupported; the output is then incomplete. Raises NoSuchState if there is
+    no such partition, and CannotEncode as :func:`~.state_avro.write_avro` does.
     """
     return write_avro(
         file,

@@ -67,8 +67,8 @@ def read_state(
     Parameters
     ----------
     session
-        A ``SparkSession`` of 3.5 or 4, with the requirements of its functions on Arrow (pandas and
-        pyarrow); its workers must be able to import the engine.
+        A ``SparkSession`` of 3.5 or 4, with the packages that Spark's Arrow functions need (pandas
+        and pyarrow); its workers must be able to import the engine.
     source
         The checkpoint's directory.
     operator
@@ -178,7 +178,7 @@ def error_in(error: BaseException) -> EngineError | StateFormatError | StorageEr
 
 
 def computed(action: Callable[[], _T]) -> _T:
-    """Return the result of an action on a DataFrame of state; raise the engine's own errors."""
+    """Return the result of an action on a DataFrame of state; unwrap the engine's errors."""
     try:
         return action()
     except Exception as error:

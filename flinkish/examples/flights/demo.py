@@ -134,7 +134,7 @@ def run(directory: Path, files_per_trigger: int) -> bool:
         shell.flinkish("cancel", "delays_v2")
         shell.flinkish("list", "-a")
 
-        say("The savepoint that is no longer needed goes")
+        say("The savepoint that is no longer needed is removed")
         shell.flinkish("savepoint", "-d", *first, "--yes")
     finally:
         cancel_leftovers(shell)

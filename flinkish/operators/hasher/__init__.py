@@ -1,6 +1,6 @@
 """Operator ids: 16-byte hashes, written as 32 hex digits, that link state to its operator.
 
-v2 is Flink's ``StreamGraphHasherV2``, bit for bit. v3 is flinkish's own, and is agnostic of
+v2 is Flink's ``StreamGraphHasherV2``, bit for bit. v3 is flinkish's own, and is independent of
 chaining, as Flink's proposal "StreamGraphHasherV3" is. Notation: ``H`` is murmur3_128 with seed 0
 (see :mod:`flinkish.operators.uids`), ``int(n)`` is n as 4 little-endian bytes (two's
 complement), ``+`` joins bytes.
@@ -32,7 +32,7 @@ and the operators that keep no state. Precisely:
 3. Traverse the whole graph in the same way. The m-th passing operator hashed (from 0) has the
    generated id ``fold(H(int(m) + int(-1)), generated ids of its inputs)``.
 4. Whenever a generated id is the id of a uid of the graph or an id generated before, ``int(-1)`` is
-   appended to the bytes given to H until the id is new: ids of one graph never collide.
+   appended to the bytes given to H until the id is new, so generated ids never collide.
 5. An operator's id is that of its uid where it has one, else its generated id.
 
 Tested consequences: parallelism, repartitioning, chains, names of operators and columns, and the

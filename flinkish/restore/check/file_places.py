@@ -1,6 +1,6 @@
 """The places of the files that a file source has read, and of those that it finds in its path now.
 
-The directories of files that were read are listed once each
+Each directory in which files that were moved are looked for is listed once
 (:class:`~flinkish.restore.check.source_files.Directories`).
 """
 
@@ -41,13 +41,14 @@ def file_reading(
 ) -> FileReading | None:
     """Return where the files of a saved position are.
 
-    Returns None if the position is not one of a file source; raises Corrupt if a log is missing or
-    damaged. Of ``saved``, the directory, the line of the offset log, the signature and the options
-    are used. ``url`` is that of the part of ``path`` before any pattern; ``options`` have their
-    names in lower case. ``archive`` is the URL of the directory to which the source moves files
-    that it has read. ``unlisted`` is the archive that the savepoint names, if it is not
-    ``archive``; its files are not listed. ``gone_on`` is the newest batch of another run of the
-    query, if that is later than the savepoint's batch.
+    Returns None if the position is not one of a file source. Of ``saved``, the directory, the line
+    of the offset log, the signature and the options are used. ``url`` is that of the part of
+    ``path`` before any pattern; ``options`` have their names in lower case. ``archive`` is the URL
+    of the directory in which to look for files that the source has read and archived. ``unlisted``
+    is the archive that the savepoint records, if it is not ``archive``; its files are not listed.
+    ``gone_on`` is the newest batch of another run of the query, if that batch is later than the
+    savepoint's. Raises the errors of
+    :func:`~flinkish.restore.check.source_files.missing_files`.
     """
     logs = read_logs(origin)
     planned = NO_OFFSET if logs.planned is None else _offset(logs.planned, saved)
@@ -132,7 +133,7 @@ def _ages(
     """Return the files that are ignored or read again because of their age.
 
     If there is an age limit now, the directory is listed where the restore may change which files
-    are read: if the path is another one, or if the earlier limit was longer, or there was none.
+    are read: if the path is another one, or if there was no limit before, or a longer one.
     """
     now, move = max_age_of(options), reading.move
 
@@ -164,9 +165,10 @@ def _cleaned(
     *,
     deep: bool,
 ) -> Cleaned | None:
-    """Return what another run has read after the saved position and then archived or deleted.
+    """Return what other runs have, or may have, read after the position and archived or deleted.
 
-    A remote archive is listed only if another run is known to have gone on.
+    Returns None if there is no sign of such files. A remote archive is listed only if another run
+    is known to have gone on.
     """
     mode = options.get("cleansource", "off").strip().lower()
     if mode not in ("archive", "delete"):
@@ -188,7 +190,10 @@ def _cleaned(
 def _with_moved(
     reading: FileReading, outside: Sequence[ReadFile], newest: int, saved: SavedSource, url: str
 ) -> FileReading:
-    """Return the reading with the numbers of files at the same place below the new path."""
+    """Return the reading with the numbers of ``outside`` files that were moved to the new path.
+
+    A file was moved if its path relative to the old directory exists below the new one.
+    """
     kind, _, rest = (saved.signature or "").partition("[")
     old = base_of([each.path for each in outside], rest.removesuffix("]") if kind else None)
     if old is None or old == url:
@@ -215,7 +220,7 @@ def _with_moved(
 
 
 def _before(origin: OriginCheckpoint, saved: SavedSource) -> str:
-    """Return the line of a source in the entry before the newest committed one."""
+    """Return the line of a source in the entry before the newest committed one, ``-`` for none."""
     path = f"{OFFSETS}/{origin.batch_id - 1}"
     if path not in origin.files:
         return NO_OFFSET
@@ -239,7 +244,7 @@ def _is_on(options: Mapping[str, str], name: str) -> bool:
 
 
 def _too_deep(inside: Sequence[str], path: str, options: Mapping[str, str]) -> bool:
-    """Return whether there are files below a path, but all of them where Spark reads none."""
+    """Return whether there are files below a path, but all in directories that Spark skips."""
     if not inside or has_pattern(path) or _is_on(options, "recursivefilelookup"):
         return False
     return not any(all("=" in unquote(part) for part in p.split("/")[:-1]) for p in inside)
@@ -258,9 +263,13 @@ class TooManyDirectories(Exception):
 def files_below(root: str, pattern: str, *, deep: bool) -> Iterator[tuple[str, FileEntry]]:
     """Yield the path below ``root`` of each file that Spark finds, and its entry.
 
-    As ``InMemoryFileIndex`` lists them: without hidden files, and only in directories named
-    ``key=value``, or in all if ``deep`` (``recursiveFileLookup``). ``pattern`` is the part of the
-    source's path after ``root`` that has wildcards; it may be empty.
+    The files are found as by ``InMemoryFileIndex``, which skips hidden files. ``pattern`` is the
+    part of the source's path after ``root`` that has wildcards. Below the directories that it
+    matches (below ``root`` if it is empty), only directories named ``key=value`` are listed, or all
+    if ``deep`` (``recursiveFileLookup``).
+
+    Raises TooManyDirectories, StorageError for a directory that cannot be listed, and ``re.error``
+    for a pattern that Python does not have.
     """
     budget = iter(range(MAX_DIRECTORIES))
     yield from _below(root, "", [part for part in pattern.split("/") if part], budget, deep=deep)

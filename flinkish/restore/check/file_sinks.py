@@ -58,7 +58,7 @@ def keeps_log(format: str | None) -> bool:
 
 
 def file_sink_status(format: str | None, path: str | None, storage: Storage) -> SinkStatus | None:
-    """Return the newest batch of a file sink; None for a sink without a log, or without a path.
+    """Return the status of a file sink by its log; None for a sink without a log or a path.
 
     ``path`` is the location to which the sink writes, a path or a URL.
     """

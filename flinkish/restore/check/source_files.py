@@ -40,12 +40,14 @@ class SourceFileCheck:
     entry
         The source's line in the offset log.
     planned_gone, planned
-        The missing files of the planned batch (severe), and the number of files of that batch.
+        The missing files of the planned batch (severe), and the number of that batch's files that
+        were looked for.
     read, read_gone
-        The number of files that were read before, and of the missing ones among them (a note).
+        The number of files that were read before and were looked for, and the number of the
+        missing ones among them (a note).
     elsewhere
-        The number of files on remote storage that were not looked for: either that storage cannot
-        be read from here, or their directory was not listed (see :func:`missing_files`).
+        The number of files on remote storage that were not looked for, because that storage cannot
+        be read from here, or because their directory was not listed (see :func:`missing_files`).
     """
 
     entry: int
@@ -64,7 +66,7 @@ class SourceFileCheck:
         more = f" and {len(self.planned_gone) - 3} more" if len(self.planned_gone) > 3 else ""
         return [
             f"source {self.entry}: {len(self.planned_gone)} of {self.planned} files of the batch "
-            f"that is replayed are gone, their rows will be missing: {names}{more}"
+            f"that is replayed are gone, so their rows will be missing: {names}{more}"
         ]
 
     def notes(self) -> list[str]:
@@ -91,7 +93,8 @@ def missing_files(
     Each input directory is listed once, however many files of it are in the log. On remote storage,
     only directories with files of the planned batch are listed, at most :data:`MAX_LISTINGS`.
 
-    Raises Corrupt if a log is missing or damaged.
+    Raises Corrupt if a log is missing or damaged, UnsupportedFormat if its digest has an unknown
+    form, and StorageError if a log or a local directory cannot be read.
     """
     logs = read_logs(origin)
     after = (
@@ -124,7 +127,7 @@ def named_files(
 ) -> Iterator[source_logs.ReadFile]:
     """Yield the files that the log of a file source has at a position.
 
-    Raises Corrupt if the log is damaged, or lacks an entry.
+    Raises Corrupt if the log is damaged or lacks an entry, and what ``read_file`` raises.
     """
     prefix = f"{SOURCES}/{directory}/"
     names = [path.removeprefix(prefix) for path in origin.files if path.startswith(prefix)]
@@ -145,7 +148,7 @@ def named_files(
 
 
 class Directories:
-    """The names in the directories of input files, each listed once."""
+    """The names in the directories of input files; each directory is listed once."""
 
     def __init__(self) -> None:
         self._names: dict[str, frozenset[str] | None] = {}
@@ -155,6 +158,7 @@ class Directories:
         """Return whether a file is gone; None if unknown.
 
         ``needed`` says whether a remote directory is listed for the file, which takes a request.
+        Raises StorageError if a local directory cannot be listed.
         """
         parent, name = storage.split(path)
         if parent not in self._names:

@@ -1,9 +1,10 @@
 """The version check before a driver is started: whether this Spark can resume the savepoint.
 
 It looks up the savepoint's Spark version and the state formats that it really uses in the version
-matrix (:mod:`flinkish.compat`). State that the engine can rewrite is no reason to refuse:
-:func:`fit_offers` returns the savepoint as it will be. The format and the required features of the
-savepoint itself are checked when it is opened (:mod:`flinkish.savepoint.format.metadata`).
+matrix (:mod:`flinkish.compat`). State that the engine can rewrite is no reason to refuse, and
+:func:`fit_offers` returns the savepoint as it will be after the rewrite. The format and the
+required features of the savepoint itself are checked when it is opened
+(:mod:`flinkish.savepoint.format.metadata`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class VersionCheck:
 def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionCheck:
     """Look up in the version matrix whether the Spark that will run can resume the savepoint.
 
-    A damaged log is not reported here: the restore reads the log too, and reports it.
+    A damaged log is not reported here, because the restore reads the log too, and reports it.
 
     ``spark`` is the version of the Spark that will run, None if its installation does not say.
     """
@@ -75,7 +76,7 @@ def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionChec
 
 
 def check_restorable(offers: RestoreOrigin, spark: str | None) -> Check:
-    """Check a restore before its driver is started; return what :func:`check_spark_version` finds.
+    """Check a restore before its driver is started; return :func:`check_spark_version`'s check.
 
     Raises Incompatible if this Spark cannot resume the savepoint.
     """

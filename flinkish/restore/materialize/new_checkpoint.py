@@ -4,11 +4,12 @@ State files are hard-linked where possible (Spark never writes into a finished c
 copied by the storage itself; they must have their recorded sizes. Logs, metadata and schemas of a
 savepoint pass through this process, which compares them with their recorded digests. These files
 get other content only where they must: ``metadata`` with another query id; operator metadata with
-another ordinal, or with absolute locations (``stateSchemaFilePaths`` of Spark 4.x), which Spark
-would follow back to the old checkpoint; and the logs, if the sources, the batch or the watermark
-change. The files of empty state are new. A local checkpoint is built beside its target and then
-renamed, so it appears completely or not at all; on other storage its logs are written last.
-Hadoop's hidden ``.crc`` files are not copied: a stale one fails the read, a missing one does not.
+another ordinal or kind, or with absolute locations (``stateSchemaFilePaths`` of Spark 4.x), which
+Spark would follow back to the old checkpoint; and the logs, if the sources, the batch, the
+watermark, the pins, the ids of state files, or paths of input files change. The files of empty
+state are new. A local checkpoint is built beside its target and then renamed, so it appears
+completely or not at all; on other storage its logs are written last. Hadoop's hidden ``.crc`` files
+are not copied, because a stale one makes the read fail, and a missing one does not.
 
 Spark requires of the logs at a restart (``MicroBatchExecution.populateStartOffsets``, 3.5 to 4.3):
 ``offsets/<N - 1>`` beside the newest ``offsets/<N>``; as many lines as the query has sources
@@ -74,13 +75,14 @@ def make_checkpoint(recipe: Recipe, target: str, *, location: str | None = None)
     """Create the Spark checkpoint ``target`` from ``recipe``.
 
     ``target`` must not exist or must be an empty directory; its parents are created. ``location``
-    is where Spark will read the checkpoint, if the caller renames it first; the checkpoint's
-    metadata has absolute locations.
+    is where Spark will read the checkpoint, if the caller renames it first, because the
+    checkpoint's metadata has absolute locations.
 
-    Raises StorageError if the target exists or cannot be written, Corrupt if a file of an origin is
-    missing or damaged, UnsupportedFormat if a recorded digest has an unknown form, and Incompatible
-    if the parts of the recipe do not fit together: the state settings differ, sources of an offset
-    log cannot be renamed, or state cannot be raised to another version.
+    Raises StorageError if the target is taken or cannot be written, Corrupt if a file of an origin
+    is missing or damaged, UnsupportedFormat if a recorded digest has an unknown form, and
+    Incompatible in four cases: the origins' state settings or versions of offset logs differ,
+    sources cannot keep their numbers in an offset log of version 2, state cannot be raised to
+    another version, or empty state is needed for a state store or codec that is not Spark's.
     """
     built = storage.locate(target)
     final = built if location is None else storage.locate(location)
@@ -133,7 +135,7 @@ def check_free(final: str) -> None:
 
 
 def is_taken(location: str) -> bool:
-    """Return whether something exists at a location that is not an empty directory."""
+    """Return whether a location has anything but an empty directory."""
     if storage.is_local(location):
         is_empty = os.path.isdir(location) and not os.listdir(location)
         return os.path.lexists(location) and not is_empty
@@ -168,8 +170,8 @@ def _make_local(recipe: Recipe, final: str, target: str) -> None:
 def _put_all(recipe: Recipe, final: str, building: str) -> None:
     """Write all files below ``building``, many at once to and from remote storage.
 
-    Where no directory can be renamed (S3), the logs are written last: without them Spark does not
-    take an unfinished checkpoint for a checkpoint.
+    The logs are written last. Where no directory can be renamed (S3), Spark therefore finds no logs
+    in a checkpoint whose state is unfinished.
     """
     directories: set[str] = set()
     snapshots: dict[bytes, str] = {}
@@ -379,7 +381,7 @@ class _Assembly:
             if _is_operator_metadata(f"{STATE}/{ordinal}/{path}"):
                 change = partial(with_operator, root=_for_spark(self._final), ordinal=ordinal)
                 data = parsed(self._base, path, change, content) or content
-                # Spark's metadata wins: a join's four stores may be column families of one store.
+                # Spark's metadata counts: a join's four stores may be column families of one store.
                 stores = parse_operator_metadata(content, path).store_names
                 directory, _, name = path.rpartition("/")
                 number = parse_number(name)

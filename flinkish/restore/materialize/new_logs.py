@@ -1,15 +1,16 @@
 """The offset and commit logs of a checkpoint that combines queries or changes sources. Pure.
 
 The base is the query whose logs continue. Its planned batch (in the offset log, not committed) is
-kept if the base gives any source: Spark replays exactly its range, so that idempotent sinks stay
-exactly-once. Sources of other queries, and new ones, have nothing to read in that batch. Planned
-batches of other queries are dropped: their sources continue from their committed batch. The
-watermark is that of all queries together (:func:`watermarks`).
+kept if any source continues from its position in the base. Spark replays exactly the range of that
+batch, so that idempotent sinks stay exactly-once. Sources of other queries, and new ones, have
+nothing to read in that batch. Planned batches of other queries are dropped, so the sources of a
+query continue from its committed batch. The watermark is that of all queries together
+(:func:`watermarks`).
 
 A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
-planned batch, which the other sources replay unchanged. If every source is reset, nothing of the
-planned batch is left, and it is dropped. Sources that ``--set-offsets`` moves have no part in the
-planned batch either: they are at their new position before and after that batch.
+planned batch, which the other sources replay unchanged. Sources that ``--set-offsets`` moves have
+no part in the planned batch either: they are at their new position before and after that batch. If
+every source is reset or moved, nothing of the planned batch is left, and it is dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class NewLogs:
     planned
         The entry for the batch after the committed one, if that is planned.
     positions
-        The position up to which the files of a source are taken, by its directory in ``sources``.
+        The position up to which the files of a source are taken, by its new directory.
     watermark_ms
         The watermark of the next batch, in milliseconds.
     """
@@ -101,8 +102,8 @@ def new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> NewLogs:
     """Return the logs of the new checkpoint.
 
     ``logs`` are those of the base and of all givers, by the index of the origin. Raises
-    Incompatible if sources cannot be converted to the base's version of the log, and Corrupt if a
-    log lacks a source's line.
+    Incompatible if a log has another version than the base's, or if a source would get another
+    number in a log of version 2, and Corrupt if a log of version 1 lacks a source's line.
     """
     base = logs[recipe.base]
     watermark, following = watermarks(recipe, logs)

@@ -89,8 +89,8 @@ def read_file(origin: OriginCheckpoint, path: str) -> bytes:
     """Return the content of a file of the origin, after a comparison with its record, if any.
 
     The paths in logs of file sources are mapped (:attr:`.OriginCheckpoint.paths`). Raises Corrupt
-    if the file is missing or not the recorded one, and UnsupportedFormat if its digest has an
-    unknown form.
+    if the file is missing, not the recorded one, or a damaged log whose paths are to be mapped, and
+    UnsupportedFormat if its digest has an unknown form.
     """
     location = origin.at(path)
     try:
@@ -107,7 +107,7 @@ def read_file(origin: OriginCheckpoint, path: str) -> bytes:
 def check_digest(origin: OriginCheckpoint, path: str, content: IO[bytes]) -> None:
     """Compare the bytes of a file of the origin with its recorded digest, if there is one.
 
-    Raises what :func:`read_file` does.
+    Raises Corrupt if it does not match, and UnsupportedFormat if it has an unknown form.
     """
     recorded = origin.recorded.get(path)
     try:

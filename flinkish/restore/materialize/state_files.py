@@ -1,6 +1,6 @@
 """The files of an operator's state: moved to another ordinal and version, or without rows. Pure.
 
-Renaming the files turns state of version V into version V + shift: no delta, snapshot or RocksDB
+Renaming the files turns state of version V into version V + shift, as no delta, snapshot or RocksDB
 archive contains its version. Only the changelogs of checkpoint format 2 (Spark 4.x) do, in the
 lineage at their beginning.
 
@@ -51,8 +51,8 @@ class StateFiles:
     moves
         Pairs (old, new) of paths, both relative to their checkpoint.
     bases
-        The new paths of empty snapshots that must precede the first delta or changelog: Spark needs
-        no file for version 0, but it needs one for the version to which version 0 is raised.
+        The new paths of empty snapshots that must precede the first delta or changelog, because
+        Spark needs no file for version 0, but one for the version to which version 0 is raised.
     """
 
     moves: tuple[tuple[str, str], ...]

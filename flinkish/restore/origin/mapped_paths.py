@@ -31,7 +31,7 @@ _NAMED = 5
 def with_mapped_paths(origin: RestoreOrigin, pairs: tuple[tuple[str, str], ...]) -> RestoreOrigin:
     """Return the origin of a restore with its paths mapped by pairs (old, new) of locations.
 
-    Raises UsageError if a pair fits no path in the origin, and for a log of a file source what
+    Raises UsageError if a pair fits no path in the origin, and for the files of sources what
     ``read_file`` and ``parsed`` raise.
     """
     if not pairs:

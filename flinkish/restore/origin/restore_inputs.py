@@ -97,8 +97,8 @@ class NewOperator:
     name
         A name for messages.
     lookup_ids
-        The ids to look for under the selected hasher, first match wins: a uid hash, then the
-        operator's own id.
+        The ids to look for under the selected hasher: a uid hash, if any, and then the operator's
+        own id. The first that is found counts.
     generated_id
         The id that it would have without its uid (v3).
     serializers
@@ -133,8 +133,9 @@ class NewSink:
     Attributes
     ----------
     format, path
-        As the program gives them, the format by its short name or the session's default. For a
-        table, the format and the path that its catalog has.
+        The format is a short name; if the program gives none, it is the session's default. The path
+        is a URL or an absolute local path. For a table, both are those that its catalog has, if
+        any.
     output_mode
         None if the program does not set it.
     problem
@@ -164,7 +165,8 @@ class NewQuery:
     modules
         The modules whose classes a snapshot of typed state may name.
     checkpoint
-        The program's own checkpoint location, as it gives it; None without one.
+        The checkpoint location that the program gives for the query or the session; None without
+        one.
     session
         The session that starts it, for looking up tables and brokers; the planner only passes it
         on.

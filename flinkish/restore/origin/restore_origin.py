@@ -207,7 +207,7 @@ def _saved_source(query: str, line: int, entry: Mapping[str, Any], offset: str) 
 
 
 def _texts(mapping: Any) -> dict[str, str] | None:
-    """Return a mapping with its names and values as texts; None if it is no mapping."""
+    """Return a mapping with its names and values as texts; None if it is not a mapping."""
     return {str(k): str(v) for k, v in mapping.items()} if isinstance(mapping, Mapping) else None
 
 
@@ -294,7 +294,7 @@ def _began_with(job: JobOrigin, *, drops: bool) -> RestoreOrigin | None:
             f"as far as is known, job {job.job_id} ended before it had started all "
             f"queries of {job.began_with}, and that savepoint no longer exists: "
             f"{gone.message}",
-            hint="use -n to continue without it: such queries start from the beginning",
+            hint="use -n to continue without it: queries not yet started start from the beginning",
             path=job.began_with,
         ) from gone
 

@@ -49,7 +49,8 @@ def fit_query(
     """Return a saved query as it will be after the rewrite, and the rewrite.
 
     Spark rejects an offset log that pins a value that it does not know, even if the query has no
-    operator that uses the setting. So the format of joins is taken from the log.
+    operator that uses the setting. So the log's pin alone decides whether the format of joins
+    changes.
 
     ``needed`` are the rewrites that the version matrix requires for any query of the savepoint,
     because operators of several queries may be merged into one, whose state has one format.
@@ -73,14 +74,14 @@ def fit_query(
             regrouped = stores != state.stores
             operator = replace(operator, state=replace(state, stores=stores), regrouped=regrouped)
         if Rewrite.LISTS in needed and kind.startswith(_TRANSFORM):
-            why.append("lists get the form that it reads")
+            why.append("lists get the form that this Spark reads")
         operators.append(_rewritten(operator, why, named))
     changed = replace(query, operators=tuple(operators), pins={**query.pins, **formats})
     return changed, SparkFit(formats, 1 if to_format_1 else None)
 
 
 def knows_join_format(spark: tuple[int, int], version: str) -> bool:
-    """Return whether a Spark (major, minor) accepts a join format, as five release lines showed."""
+    """Return whether a Spark (major, minor) accepts a join format, as tried on five lines."""
     newest = "2" if spark < (4, 1) else "3" if spark < (4, 2) else "4"
     return version <= newest
 

@@ -1,6 +1,6 @@
 """Settings on which the keys and values of a state depend, and that have other values now. Pure.
 
-Spark pins the settings of its state stores, not those of its expressions: if a query with a key
+Spark pins the settings of its state stores, not those of its expressions. So if a query with a key
 ``date_format(ts, ...)`` continues in another time zone, each hour gets another key, and is then in
 the state twice. A savepoint records the settings on which the expressions of each
 operator depend (:class:`~flinkish.operators.state_semantics.Dependence`), and the program that
@@ -41,9 +41,9 @@ _SHOWN = 3
 
 
 def setting_changes(saved: StateSemantics | None, new: StateSemantics) -> Iterator[StateChange]:
-    """Yield a change for each setting on which the state depends and that has changed.
+    """Yield the changes of the settings on which the state depends; none if ``saved`` is None.
 
-    Where the effect is certain, the change is ``partial``: the user has to agree that state from
+    Where the effect is certain, the change is ``partial``, so the user has to agree that state from
     before has other keys or values.
     """
     if saved is None:
@@ -161,7 +161,7 @@ def _case_changes(
     new: StateSemantics,
     pairs: Sequence[tuple[Sequence[Dependence], Sequence[Dependence]]],
 ) -> Iterator[StateChange]:
-    """Yield what the changed case sensitivity affects: names that mean other columns now."""
+    """Yield what the changed case sensitivity affects: other columns, and look-ups by name."""
     if not pairs:
         return
     olds, news = pairs[0]

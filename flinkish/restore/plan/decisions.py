@@ -2,8 +2,9 @@
 
 Queries are planned one after the other, in the order in which the program starts them. Operators
 are matched by their ids (:mod:`.operator_matching`), sources by their uids, by what they read, or
-by order (:mod:`.source_matching`). A query continues with the logs of the saved query of its name;
-if there is none, with those of the saved query that gives most of its state (or its positions).
+by order (:mod:`.source_matching`). A query continues with the logs of the saved query of its name,
+or of a plain checkpoint's query; if there is neither, with the logs of the saved query that gives
+most of its state (or its positions).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class QueryPlan:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the base's whole state is taken unchanged, and no other state."""
+        """Whether the base's whole state is taken unchanged, and no other; also without a base."""
         if self.operators is None or self.base is None:
             return True
         saved = {op.state.ordinal for op in self.base.operators}
@@ -93,7 +94,7 @@ def plan_query(
     requested number of state partitions, None for the savepoint's. ``migrates_lazily`` says that
     typed state is rewritten when the program updates it, not during the restore. Raises Corrupt if
     the snapshot of a serializer is damaged, Incompatible if the program's operators cannot be read
-    although the savepoint's have ids, and the errors of
+    although the savepoint's have ids or a source is to be reset, and the errors of
     :func:`~flinkish.restore.plan.operator_matching.match_operators`,
     :func:`~flinkish.restore.plan.source_matching.match_sources` and ``check_inputs``.
     """

@@ -71,9 +71,9 @@ def convert_deduplication(
 ) -> Conversion | None:
     """Return how a deduplication continues with the state of the other kind.
 
-    None if both are of one kind. ``giver`` is the saved query that has this state, whose
-    watermark counts: another query that takes the state may be at an earlier one. The change
-    is INCOMPATIBLE if it is unknown when the existing keys may be forgotten.
+    None if both are of one kind. ``giver`` is the saved query that has this state. Its watermark
+    counts, because another query that takes the state may be at an earlier one. The change is
+    INCOMPATIBLE if it is unknown when the existing keys may be forgotten.
     """
     if not is_other_deduplication(new, saved):
         return None
@@ -97,9 +97,9 @@ def convert_deduplication(
     expires_ms = watermark + before + delay
     text = (
         "it was dropDuplicates and is now dropDuplicatesWithinWatermark: the keys it has "
-        f"seen are forgotten once the watermark reaches {_time(expires_ms)}, which is too early, "
-        f"so that duplicates pass, if it had a delay above {before / 1000:g} s before or the query "
-        "has several watermarks"
+        f"seen are forgotten once the watermark reaches {_time(expires_ms)}; "
+        "that is too early, and duplicates pass, if the watermark's delay was above "
+        f"{before / 1000:g} s before, or if the query has several watermarks"
     )
     return Conversion(compared, _change(text, partial=True), expires_ms * 1000)
 

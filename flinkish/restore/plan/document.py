@@ -76,9 +76,11 @@ def _concluded(plan: RestorePlan, verdicts: Iterable[PlanVerdict]) -> RestorePla
 
 
 def with_earlier(plan: RestorePlan, earlier: Iterable[RestorePlan]) -> RestorePlan:
-    """Return the plan of all queries that a driver restored, with the rows of earlier drivers.
+    """Return the plan with the rows of the plans of earlier drivers.
 
-    ``earlier`` are the recorded plans of the job's queries.
+    ``plan`` covers all queries that one driver restored. ``earlier`` are the recorded plans of the
+    job's queries. Of these, a plan that shares a query with ``plan``, or with one that is used
+    already, is left out.
     """
     names = {row.name for row in plan.queries}
     parts = [replace(plan, complete=False)]
@@ -137,7 +139,7 @@ def compare_with_expected(
 
 
 def _decisions(plan: RestorePlan, query: str) -> dict[str, list[tuple[object, ...]]]:
-    """Return what a plan decides for one query; the rest is text, and what is left behind."""
+    """Return what a plan decides for one query, without texts and without what is left behind."""
     dropped = StateVerdict.DROPPED.value
     return {
         "queries": [

@@ -6,13 +6,13 @@ restored or a fork started, batch ids that another run has used are reused for o
 at the restore:
 
 * A query that keeps its id continues with the savepoint's shift, less what ``--sink-ahead rebase``
-  adds to its batch ids: a batch that is replayed with the same input has the number that it had
-  before.
+  adds to its batch ids, so that a batch that is replayed with the same input has the number that it
+  had before.
 * Every other query gets a shift above all earlier ones: the milliseconds from 2020 to the restore,
   times :data:`_ROOM`. So the numbers of two runs do not overlap, even if the runs do not know of
   each other, and grow with each restore. They reach :data:`_LIMIT` in 2054.
 * A query that keeps its id also gets a new shift when a batch that was begun with this id now has
-  other input: its function may have run, although the batch was never committed.
+  other input, because its function may have run although the batch was never committed.
 
 Pure.
 """
@@ -115,8 +115,8 @@ def check_foreach_batch(
 ) -> Check:
     """Return what a restore means for a ``foreachBatch`` function, which flinkish cannot inspect.
 
-    Parameters are those of :func:`decide_history`. The outcome is ``ok`` when no batch that a
-    function has run is run again.
+    Parameters are those of :func:`decide_history`. The outcome is ``ok`` if no batch that the
+    function has run is run again, and no other run goes on.
     """
     who = f"query '{name}' writes with foreachBatch"
     number = saved_batch + saved

@@ -43,12 +43,12 @@ from flinkish.state.generations import ResolvedState
 from flinkish.units import counted
 
 _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
-#: The reason of a rewrite for the Spark that will run; the program's own state is the same.
+#: The reason for a rewrite that only the Spark that will run needs, not a change of the program.
 FOR_ANOTHER_SPARK = "spark-version"
 #: The reason why state that could be rewritten is not.
 WITHOUT_ENGINE = "the driver's Python lacks the requirements (pip install 'flinkish[engine]')"
 #: Kinds whose values have fields named by the user, so that the name identifies the content.
-#: The values of other kinds (buffers of aggregates) have Spark's names: two sums are both ``sum``.
+#: Values of other kinds (buffers of aggregates) have Spark's names, so two sums are both ``sum``.
 _NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
 
 
@@ -93,7 +93,7 @@ class OperatorJudgement:
 
     @property
     def partial(self) -> tuple[str, ...]:
-        """What keys or rows from before will lack: the user has to agree."""
+        """What keys or rows from before will lack, so that the user has to agree."""
         return tuple(change.text for change in self.changes if change.partial)
 
     @property
@@ -143,7 +143,7 @@ def judge_operator(
             "other-kind",
             f"{operator.describe()} takes the state of {taken.describe()}, an operator of "
             "another kind",
-            "give the new operator another uid, and -n to drop the old one's state",
+            "give the new operator another uid, and drop the old one's state with -n",
         )
     typed = resolve_typed_states(operator, taken, rules)
     converted = convert_deduplication(operator, taken, giver or base)
@@ -270,7 +270,7 @@ def _forbids_nulls(schema: Any) -> bool:
 
 
 def _schema_by_version(kind: str, base: SavedQueryFacts | None) -> bool:
-    """Return whether Spark keeps the schemas of such state by version (``StateSchemaV3File``)."""
+    """Return whether Spark keeps the state's schemas by version (``StateSchemaV3File``)."""
     return kind.startswith("transformWithState") or (
         kind == JOIN and _join_format(base) not in ("1", "2")
     )

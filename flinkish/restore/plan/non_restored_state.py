@@ -1,8 +1,9 @@
 """Parts of a savepoint that no query takes, and queries of the program that it leaves out. Pure.
 
-A savepoint is of a whole job, and names the queries of the job that it does not have
-(``SavepointJob.left_out``). A query of the program that the savepoint leaves out is not a new one:
-if it starts empty, it processes its input from the beginning again, which needs consent.
+A savepoint covers a whole job, and records which queries of the job it does not have
+(``SavepointJob.left_out``). A query of the program that the savepoint leaves out is not a new one.
+If it starts empty, it processes its input from the beginning again, which needs consent if the
+query was, or may have been, about to start in the saved job.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ NOTHING_TAKEN = Taken()
 
 
 def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
-    """Return what the queries of earlier drivers took, by their recorded plans.
+    """Return what the queries of earlier drivers took, or may have taken, by their recorded plans.
 
     ``plans`` has None for a query whose newest run was not restored.
     """

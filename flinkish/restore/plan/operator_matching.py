@@ -1,7 +1,7 @@
 """Matching of the stateful operators of a starting query with saved state. Pure.
 
-The rules, first match wins; only ids of the same hasher are compared, see
-:mod:`flinkish.operators.identity`:
+These are the rules, of which the first that finds state counts. Only ids of the same hasher are
+compared, see :mod:`flinkish.operators.identity`:
 
 1. ``--uid-map OLD=NEW``: the operator with uid NEW takes the state of OLD (a uid, an operator id).
 2. The operator's uid hash, then its own id, as in Flink (``StateAssignmentOperation``).
@@ -10,10 +10,10 @@ The rules, first match wins; only ids of the same hasher are compared, see
    must look up every id.
 
 An id that comes from a uid is looked for in the query of the same name, then in the job's other
-queries: state follows its uid. A generated id is an operator's place in its own query, so it is
-looked for only there, and the saved operator must be of the same kind. A saved query without ids (a
-plain Spark checkpoint) is matched by position, as in Spark, if its operators are those of the
-program.
+queries, because state follows its uid. A generated id is an operator's place in its own query, so
+it is looked for only there, and the saved operator must be of the same kind. A saved query without
+ids (a plain Spark checkpoint) is matched by position, as in Spark, if its operators are those of
+the program.
 """
 
 from __future__ import annotations

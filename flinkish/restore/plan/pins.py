@@ -1,4 +1,4 @@
-"""Settings for which the savepoint pins another value than the new session requests. Pure.
+"""Settings for which the savepoint pins another value than the new session, or ``-p``. Pure.
 
 Spark writes them into the offset log at a query's first start. At every restart they silently
 override the session's values (``OffsetSeqMetadata.setSessionConf``).
@@ -72,8 +72,8 @@ def pin_rows(
     """Return the pinned settings for which the session or the user requests another value.
 
     ``settings`` are the session's values of the pinned settings; a missing setting is not compared.
-    ``partitions`` is the number that the user requests (``-p``), if any; unlike the session's,
-    which may be Spark's default, it is never ignored. ``canonical`` state has no backend yet.
+    ``partitions`` is the number that the user requests (``-p``), if any; it takes precedence over
+    the session's, which may be Spark's default. ``canonical`` state has no backend yet.
     ``rescales`` says whether there is state to rescale; without such state the pinned number stays.
     """
     rows = []

@@ -80,8 +80,8 @@ def plan_unchanged(
 def _canonical(offer: RestorableQuery) -> Incompatible:
     return Incompatible(
         f"{offer.query.describe()}: its state is canonical, and Spark loads only that of a backend",
-        hint="name the program too, for whose Spark it is then written; or convert the savepoint "
-        "first: flinkish migrate PATH TARGET --type native",
+        hint="name the program too, so that the state is written for its Spark; or convert the "
+        "savepoint first: flinkish migrate PATH TARGET --type native",
         reasons=["canonical"],
     )
 

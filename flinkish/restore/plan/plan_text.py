@@ -37,7 +37,7 @@ _QUIET = frozenset(
 
 
 def state_text(rows: int | None, size: int) -> str:
-    """Return the size of a state: its rows if they were counted. Pure."""
+    """Return the size of a state: its rows if they were counted, else its bytes. Pure."""
     return size_text(size) if rows is None else f"{rows:,} rows"
 
 
@@ -93,7 +93,10 @@ class Finding:
 
 
 def findings(plan: RestorePlan) -> list[Finding]:
-    """Return what a plan says besides its table; rows with the same advice are one finding."""
+    """Return what a plan says besides its table.
+
+    Rows with the same outcome, reason and advice are one finding.
+    """
     count = len(plan.queries)
     every = [
         Finding(each.outcome, "", each.id, of_query(str(each.query), each.text, count), each.advice)
@@ -137,7 +140,7 @@ _STOPS: dict[str, PlanVerdict] = {
 }
 
 
-#: The maximum number of names listed before one advice.
+#: The maximum number of names, and of sentences, in the finding for several rows.
 _NAMED = 5
 
 

@@ -1,7 +1,7 @@
-"""The preconditions of a restore besides operators, sources and sinks. Pure.
+"""The preconditions of a restore besides those of operators, sources and a sink's batches. Pure.
 
-They follow the preconditions for a migration in Flink's "Upgrading Applications and Flink Versions"
-(state in a mode that cannot be migrated; access to the savepoint data), and Spark's own.
+They follow Spark's, and a precondition for a migration in Flink's "Upgrading Applications and Flink
+Versions": the state must not be in a mode that cannot be migrated.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
 
 
 def _saved_mode(sink: Mapping[str, Any]) -> str | None:
-    """Return the mode in which a query was saved, if no query can continue from that mode."""
+    """Return the mode in which a query was saved, if no query can continue from it; else None."""
     trigger = sink.get("trigger") or {}
     if "continuous" in trigger:
         return "it ran with a continuous trigger"

@@ -38,7 +38,7 @@ class CommittingQuery(Protocol):
 
 @dataclass(frozen=True)
 class OtherRun:
-    """A job that ran the same Spark query id, as the registry knows it.
+    """A job that ran the same Spark query id, or went on from it, as the registry knows the job.
 
     ``begun_batch`` is the newest batch that its log has planned, committed or not; None if unknown.
     If the job went on under another query id, ``since`` is the batch after which it did, and the
@@ -78,10 +78,11 @@ class QueryIdentity:
 def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> QueryIdentity:
     """Decide between the savepoint's query id and a new one.
 
-    Sinks remember (query id, batch id): Delta's transaction ids, user code in ``foreachBatch``. A
-    job that simply continues keeps the id and the batch numbers. If the original also continues, or
-    has continued beyond this savepoint, the same pair would stand for other data, and such a sink
-    would take the new job's batches for repetitions. The query then needs a new id.
+    Some sinks remember pairs of a query id and a batch id, such as Delta in its transaction ids, or
+    user code in ``foreachBatch``. A job that simply continues keeps the id and the batch numbers.
+    If the original also continues, or has continued beyond this savepoint, the same pair would
+    stand for other data, and these sinks would regard the new job's batches as repetitions. The
+    query then needs a new id.
 
     ``batch_id`` is the savepoint's committed batch of this query; ``runs`` are all other jobs that
     ever ran this query id.
@@ -115,11 +116,11 @@ def newest_begun(query: CommittingQuery, query_id: str) -> int | None:
 
 
 def newest_batch(query: CommittingQuery, query_id: str | None = None) -> int | None:
-    """Return the newest batch that another job committed.
+    """Return the newest batch that another job committed; None if unknown.
 
-    It comes from the job's commit log if that still exists: the registry's number is only as recent
-    as the last heartbeat. A log of another Spark query id than ``query_id``, if that is given, does
-    not count: the directory was deleted, and another query has begun there.
+    The registry's number is only as recent as the last heartbeat, so the job's commit log counts
+    too, if it still exists. A log of another Spark query id than ``query_id``, if that is given,
+    does not count, because the directory was deleted, and another query has begun there.
     """
     try:
         is_its_own = query_id is None or query_id_of(query.checkpoint_dir) == query_id

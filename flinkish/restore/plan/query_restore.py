@@ -36,8 +36,8 @@ class PlanningSettings:
     executors
         The verdicts that the state-migration engine can carry out.
     migrates_lazily
-        Whether values of typed state are written again when the program touches them, not during
-        the restore.
+        Whether values of typed state are rewritten when the program updates them, not during the
+        restore.
     spark
         The version of the Spark that restores; empty if it does not matter.
     """
@@ -63,7 +63,8 @@ class QueryRestore:
     writes
         ``format``, ``path`` and ``table`` of its sink, as far as the program gives them.
     history
-        How its history batches continue; None if it is not restored.
+        How its history batches continue; None if it starts empty, or is refused before that is
+        decided.
     """
 
     name: str

@@ -11,7 +11,7 @@ at-least-once. These batches run again:
 * the planned batch (in the offset log, not committed), which is replayed with the same input.
 
 All of these follow the savepoint's batch, so the last of them gives their number. Their rows need
-not be the same: only a planned batch has a fixed range of input.
+not be the same, because only a planned batch has a fixed range of input.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def judge_repeats(
     last = max(last, batch + 1 if planned else batch)
     if last == batch:
         text = (
-            f"{about}; the jobs that ran it started no batch after {batch}, so none is "
-            "repeated (forks do not count)"
+            f"{about}; no job that ran the query started a batch after {batch}, so none "
+            "is repeated (forks do not count)"
         )
         return Check(reason, RestoreOutcome.NOTE, text, batches=0)
     return Check(

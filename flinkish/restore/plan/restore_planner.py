@@ -1,8 +1,9 @@
 """The plan of a whole restore, query by query in the order in which the program starts them.
 
 One planner serves ``flinkish check``, which shows the plan, and ``run -s``, which shows it and then
-carries it out exactly. Decisions are pure. The given :class:`RestoreEnvironment` looks up the rest:
-the newest batch of a sink, missing input files, other runs of a query.
+carries it out exactly. Decisions are pure, except that the time is part of a new history shift. The
+given :class:`RestoreEnvironment` looks up the rest: the newest batch of a sink, missing input
+files, other runs of a query.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ class RestoreEnvironment(Protocol):
         identity: QueryIdentity,
         mode: SinkMode | None,
     ) -> SinkPlan | None:
-        """Return the plan for the sink, which may already have batches; None if it records none."""
+        """Return the plan for the sink, which may have batches; None if it records no batches."""
 
     def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
-        """Return the refusal of a query that starts in a new checkpoint, or what was agreed to."""
+        """Return the refusal or the note on a query that the savepoint lacks; None for neither."""
 
     def input_files(
         self, new: NewQuery, offer: RestorableQuery, plan: QueryPlan, moved: Collection[int]
@@ -99,7 +100,7 @@ class RestoreEnvironment(Protocol):
     ) -> SourceAnswer | None:
         """Return what a source can still read, and its offsets at a time if requested.
 
-        None if no system is asked about such a source, or none answers.
+        None if nothing is asked about the source, or the question fails.
         """
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
@@ -149,7 +150,8 @@ class RestorePlanner:
         """Plan one starting query; an obstacle becomes the plan's ``refusal``.
 
         ``empty`` has the empty state of operators without saved state, by ordinal. Raises
-        UsageError if ``--uid-map``, ``--reset-source`` or ``--set-offsets`` is ambiguous or wrong.
+        UsageError if ``--uid-map``, ``--reset-source`` or ``--set-offsets`` is ambiguous or wrong,
+        and what the environment's ``materialisation`` raises for logs that cannot be read.
         """
         sink = {"format": new.sink.format, "path": new.sink.path, "table": new.sink.table}
         restore = replace(self._plan(new, empty), writes=sink)
@@ -360,7 +362,10 @@ class RestorePlanner:
     def _written_again(
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
     ) -> Check | None:
-        """Return what a sink gets again; a running job would first commit its planned batch."""
+        """Return what a sink gets again, without the planned batch of a running job.
+
+        Such a job commits that batch before it ends.
+        """
         runs: list[OtherRun] = []
         if plan.own and not offer.live and sink_connector(new.sink.format).repeats_batches:
             runs += self._environment.other_runs(offer.query_id)

@@ -1,14 +1,14 @@
 """Compatibility of one operator's state with a new program. Pure.
 
 Spark compares only the types of a state's columns (``StateSchemaCompatibilityChecker``:
-``equalsIgnoreNameAndCompatibleNullability``, of the new schema and the stored one), so two columns
-of one type that are exchanged silently take each other's values. Here columns are compared by name:
-that of the column, or of the aggregate whose buffer it is.
+``equalsIgnoreNameAndCompatibleNullability``, of the new schema and the stored one), so if two
+columns of one type are exchanged, each silently takes the other's values. Here columns are compared
+by name: that of the column, or of the aggregate whose buffer it is.
 :class:`~flinkish.operators.state_semantics.StateSemantics` has these names. Without it (checkpoints
-that flinkish did not write) only the names of the state schema are known, which has a sum as
-``sum`` and a join's key as ``field0``. An exchange of two sums, or the sum of another column,
-cannot be seen in that schema: the verdict is then positive, and a change ``meaning-unknown`` says
-what was not compared.
+that flinkish did not write) only the names in the state schema are known, where a sum is ``sum``,
+and a join's key is ``field0``. An exchange of two sums, or the sum of another column, cannot be
+seen in that schema. The verdict is then positive, and a change ``meaning-unknown`` says what was
+not compared.
 
 The rules follow Flink's serializer snapshots:
 
@@ -16,11 +16,12 @@ The rules follow Flink's serializer snapshots:
   Spark refuses that, but no row has to change, so the restore lets Spark write a new schema (except
   for formats that keep schemas by version);
 * a column whose name has changed, but not what it is computed from: as is;
-* in the value: additional nullable columns, fewer columns, another order, a type that Avro
-  promotes: the rows can be rewritten (``migrate``); in the key: another order, or a wider number;
-* where the savepoint knows the meaning of an aggregation's buffers, a join's columns or a
-  deduplication's, all of them may be exchanged for others: an aggregate that is new starts at the
-  restore, a column that is new is null in the rows that wait. Keys or rows from before then have
+* in the value, additional nullable columns, fewer columns, another order, or a type that Avro
+  promotes; in the key, another order, or a wider number where the savepoint knows the meaning of
+  the columns: the rows can be rewritten (``migrate``);
+* where the savepoint knows the meaning of an aggregation's buffers, or of the columns of a join's
+  rows, all of these may be exchanged for others: an aggregate that is new starts at the restore,
+  and a column that is new is null in the rows that wait. Keys or rows from before then have
   incomplete results (``partial``), so the user has to agree;
 * everything else is incompatible.
 """
@@ -89,11 +90,11 @@ def compare_states(
     nulls_known: bool = True,
     rows_by_time: bool = False,
 ) -> tuple[StateChange, ...]:
-    """Return all relevant differences; none when the state can be taken unchanged.
+    """Return all relevant differences, also those with which the state can be taken ``AS_IS``.
 
-    ``kind`` is Spark's name of the operator, the same on both sides. ``saved`` and ``new`` are the
-    stores (or column families); one without a schema is not compared. ``saved_meaning`` is None if
-    the savepoint does not have it. ``schema_by_version``: the state's format keeps its schemas by
+    ``kind`` is Spark's name for the program's operator. ``saved`` and ``new`` are the stores (or
+    column families); one without a schema is not compared. ``saved_meaning`` is None if the
+    savepoint does not have it. ``schema_by_version``: the state's format keeps its schemas by
     version, so that Spark cannot write the schema anew. ``nulls_known``: the saved schemas say
     which columns may be null; Spark 4.3 and later mark all columns as nullable
     (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), except for queries that
@@ -302,7 +303,7 @@ def _gained(store: str, part: StatePart, field: StateColumn) -> StateChange:
 
 
 def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | None]:
-    """Return what old rows have for a new column, and the advice if that is not possible."""
+    """Return what old rows have for a new column, and None; or why they lack it, and the advice."""
     if part.buffers:
         if field.initial is None:
             return (

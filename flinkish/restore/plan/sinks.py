@@ -22,11 +22,11 @@ Iceberg computes the batch, and drops its output.
   Nothing is missing. The rows that the sink got from the batches after the savepoint stay in it, so
   those rows are there twice (the old ones and the new ones).
 * ``accept``: the sink skips as many batches as it is ahead. If they have the same input as before,
-  nothing is missing or duplicated; if not, rows are missing. Not possible for a query with state
-  whose skipped batches are not computed.
+  nothing is missing or duplicated; if not, rows are missing. This is not possible for a query with
+  state whose skipped batches are not computed.
 * ``rollback``: the table goes back to the version that it had at the savepoint, and everything
-  after it is written again: nothing is missing or duplicated. Only for tables that keep their
-  versions, and if nobody else has written to the table since.
+  after it is written again, so nothing is missing or duplicated. This is possible only for tables
+  that keep their versions, and if nobody else has written to the table since.
 
 A query gets a new query id if its job continued after the savepoint. Sinks that remember batches by
 query id then accept its batches as new, although they have rows of the same input. Such a restore
@@ -65,7 +65,7 @@ SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "rollback", "unreada
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """The newest batch of a sink.
+    """The newest batch of a sink, and what else a restore must know of the sink.
 
     Attributes
     ----------
@@ -170,8 +170,8 @@ class Continuation:
     has_planned_state
         Whether the new checkpoint also gets the state that the planned batch has written.
     job_at
-        The newest batch that the running job had planned when the status was known, if the sink
-        is the job's own: up to that batch, the sink is ahead only because the job continues.
+        The newest batch that the running job had planned when the status was read, if the sink is
+        the job's own. Up to that batch, the sink is ahead only because the job continues.
     writes_elsewhere
         Whether the program writes to another place than the saved query did.
     moves_source
@@ -271,7 +271,7 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
     lost = f"{skipped}: the sink would silently drop the output up to batch {newest}"
     if has_planned and not breaks:
         lost = (
-            f"{skipped}: the sink drops what is replayed of that batch, which it has; rows of it "
+            f"{skipped}: the sink drops what is replayed of batch {newest}; rows of that batch "
             "that a source reads again from its new offsets would be there twice"
         )
     if mode == "accept" and not breaks:
@@ -290,7 +290,7 @@ def _judge_undone(
 ) -> SinkPlan:
     """Judge a table that was rolled back to before the savepoint, by flinkish or by others.
 
-    The table may lack ``newest_batch`` of the status: Delta still skips batches that were undone.
+    The table may lack the status's ``newest_batch``, as Delta still skips batches that were undone.
     """
     newest = status.newest_batch
     back = (
@@ -311,7 +311,7 @@ def _judge_undone(
 def _judge_shared(
     status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
-    """Judge a table that has all batches of the query, and commits of others after them."""
+    """Judge a table without batches after the savepoint's, but with commits of others since."""
     since = status.drift
     text = f"{where} has batch {status.newest_batch}, but others have written to it since"
     if not since.new_writers and not since.replaced:
@@ -336,7 +336,7 @@ def _judge_shared(
 def _judge_new_id(
     status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
-    """Judge a sink that takes batches of the new query id as new, although it has their rows."""
+    """Judge a sink that accepts batches of a new query id as new, although it has their rows."""
     newest, saved = status.newest_batch, query.saved_batch
     has = f"{where} has the batches up to {newest} of the job that continued after batch {saved}"
     if mode == "rebase":

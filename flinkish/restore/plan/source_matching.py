@@ -36,14 +36,14 @@ class SourceMatches:
     ----------
     positions
         The positions in the order of the new sources, None for a source that starts without one.
-        None as a whole where the sources are unchanged (or cannot be told apart): the query
-        continues with its own offset log.
+        None as a whole if the sources are unchanged, or what they read is unknown, so that the
+        query continues with its own offset log; and if the query takes nothing.
     matched
         The position that each source was paired with, including the sources that are reset. None
-        where the sources cannot be told apart.
+        if what the sources read is unknown, or if the query takes nothing.
     reset
-        The entries of the sources that ``--reset-source`` names: the user has agreed to leave
-        behind what they were paired with.
+        The entries of the sources that ``--reset-source`` names, so that the user has agreed to
+        leave behind the positions with which these sources were paired.
     """
 
     positions: tuple[SavedSource | None, ...] | None = None
@@ -97,7 +97,7 @@ def match_sources(
     if unknown or new.sources is None:
         who = unknown[0].describe() if unknown else f"query '{new.name}'"
         raise Incompatible(
-            f"state comes from more than one query, and what {who} reads is unknown",
+            f"state comes from another query, and what {who} reads is unknown",
             hint="run the job with this flinkish, and take a new savepoint",
         )
     finder = _Finder(new.sources, saved, own, taken, hasher, uid_map, afresh)
@@ -137,7 +137,7 @@ def reset_entries(
     that query. A DataFrame that is used twice is one source with two lines, and the name stands for
     both lines. Names of other queries' sources are left to :func:`check_reset`.
 
-    ``saved`` are the queries of the savepoint: if there are several, a number alone does not
+    ``saved`` are the queries of the savepoint; if there are several, a number alone does not
     identify a source. ``option`` is :data:`RESET` or :data:`SET`. Raises UsageError if a name fits
     more than one source, or a number is ambiguous.
     """

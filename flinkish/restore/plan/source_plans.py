@@ -27,9 +27,9 @@ from flinkish.restore.plan.source_matching import SourceMatches
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
 #: ``TextSocketMicroBatchStream`` and ``MemoryStream`` slice a buffer that is empty in a new driver
-#: and counted from 0: input up to the saved offset is silently skipped. Spark's other sources can
-#: replay: files and Kafka keep their rows, ``rate`` and ``rate-micro-batch`` compute their rows
-#: from the offsets.
+#: and counted from 0, so input up to the saved offset is silently skipped. Spark's other sources
+#: can replay: files and Kafka keep their rows, and ``rate`` and ``rate-micro-batch`` compute their
+#: rows from the offsets.
 NOT_REPLAYABLE = frozenset({"socket", "memory"})
 
 
@@ -39,9 +39,11 @@ def source_plans(
     matches: SourceMatches,
     facts: SourceFacts = NO_FACTS,
 ) -> tuple[SourcePlan, ...]:
-    """Return a row for each source of ``new`` in order, then for each one of ``own`` left behind.
+    """Return a row for each source of ``new``, in order, and then for positions left behind.
 
-    ``own`` is the saved query that continues as ``new``, if any.
+    ``own`` is the saved query that continues as ``new``, if any. The positions left behind are
+    those of ``own`` that no source of ``new`` takes; if what the sources read is unknown, they have
+    no rows.
     """
     sources = new.sources or ()
     paired = matches.matched

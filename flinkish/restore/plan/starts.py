@@ -33,7 +33,7 @@ _GONE = ("memory", "rate", "socket", "textsocket")
 
 @dataclass(frozen=True)
 class Beginning:
-    """The start of a query, before its first batch.
+    """The start of a query, before this run's first batch.
 
     Attributes
     ----------
@@ -87,7 +87,8 @@ class EarlierRun:
     name, job_id
         The job.
     batch
-        The newest batch that it has committed.
+        The newest batch that it has committed; for a run that has committed none, the batch that it
+        has planned.
     checkpoint
         The checkpoint that has this batch; or, for a run that has written the same input, its sink.
     to_table
@@ -137,9 +138,9 @@ def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
 def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:
     """Return what the user's choice for sinks that are ahead means for one query.
 
-    ``mode`` is ``--sink-ahead`` when the job was first started. ``again`` says that the query
-    continues where the job's last driver left it. Then only ``accept`` still applies: the query may
-    not have passed the sink's batches yet, but must not write everything again.
+    ``mode`` is the ``--sink-ahead`` with which the job was first started. ``again`` says that the
+    query continues where the job's last driver left it. Then only ``accept`` still applies, because
+    the query may not have passed the sink's batches yet, but must not write everything again.
     """
     return mode if mode == "accept" or not again else None
 
@@ -157,12 +158,12 @@ def judge_start(
 ) -> ConsentNeeded | Agreed | None:
     """Decide whether a query may start as ``begins`` says.
 
-    ``position`` is the newest batch of the sink; None if it records none. ``ahead`` is the run that
+    ``position`` is the status of the sink; None if it records no batches. ``ahead`` is the run that
     has continued this query in another checkpoint, if any. ``written`` is the run of this job's
     name that has written the same input to the same table, or to the same kind of sink without
     batch numbers. ``stands`` is the newest run of this job's name, from which ``run --resume``
     continues. ``begun`` is the run of this job's name that has planned its first batch of the query
-    and committed none. ``named`` says that the user has named the job: runs under a program's name
+    and committed none. ``named`` says that the user has named the job; otherwise runs of this name
     may be of several jobs. Returns the refusal, or the note on a start that may go ahead; None if
     there is nothing to note.
     """
@@ -296,7 +297,7 @@ def is_another_directory(writer: KnownWriter, sink: SinkStatus) -> bool:
 
     If both hosts have mounted one directory, the log of the sink has the batch that the writer
     committed last, and its newest entry is not older than the end of that batch. A writer that has
-    committed nothing proves nothing: its first batch may be running.
+    committed nothing proves nothing, because its first batch may be running.
     """
     if not may_be_another_directory(writer):
         return False
@@ -319,9 +320,10 @@ def judge_writers(
 ) -> SinkPlan | None:
     """Return the plan for a sink that a query of another job also writes to, or None.
 
-    ``place`` is in the form of the writers' places. ``writers`` are queries of other jobs that have
-    not ended. ``same_job`` are the jobs that have not ended and run the query that is restored: a
-    table may have several writers, but each input may be written once only.
+    ``place`` is in the form of the writers' places. ``writers`` are queries of other jobs, which
+    have not ended. ``same_job`` are the jobs among them that run the query that is restored. Only
+    these count for a table, because a table may have several writers, but may get each input only
+    once.
     """
     for each in writers:
         if each.place != place or (each.is_table and each.job_id not in same_job):

@@ -93,7 +93,7 @@ def evolution_by_meaning(
 
 
 def unchanged_rows(new: Sequence[StoreInfo]) -> dict[str, StoreEvolution]:
-    """Return the evolution that gives rows the program's schemas, and leaves them as they are."""
+    """Return the evolution that leaves rows as they are, and gives them the program's schemas."""
     return {
         store.name or DEFAULT_STORE: StoreEvolution(
             store.key_schema,

@@ -3,7 +3,8 @@
 The content of a savepoint's directory is authoritative: time, job and queries are read from its
 ``_metadata``, never from the directory's name. The file's time is only read if the recorded time is
 in the future. Unreadable savepoints are reported with the others, so one damaged savepoint does not
-hide the rest. A savepoint counts once, however many links lead to it.
+hide the rest. Links to a savepoint, and further mounts of it, are marked, so that each savepoint
+can be counted once.
 """
 
 from __future__ import annotations
@@ -236,7 +237,8 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
 def find_damage(entry: CatalogEntry, level: str) -> FlinkishError | None:
     """Return what is wrong with a savepoint, or None; ``level`` is that of :func:`check_files`.
 
-    If the check itself fails, its error is returned: whether the savepoint is intact is unknown.
+    If the check itself fails, its error is returned, and it is unknown whether the savepoint is
+    intact.
     """
     path = entry.path
 

@@ -1,4 +1,4 @@
-"""Disposal of a savepoint: its own files are removed, all other files in the directory stay."""
+"""Disposal of a savepoint: its own files are removed, and foreign files in its directory stay."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def dispose(
     ``_metadata`` is removed first, so that an interrupted disposal leaves no incomplete savepoint
     that can be opened. Then the files that it lists and no other savepoint uses are removed, and
     the directories left empty. Files of other savepoints that it used are released: the last user
-    of a file of a disposed savepoint removes it. Files that no metadata lists stay, and are
-    returned.
+    of a file of a disposed savepoint removes it. Files that it does not list stay, and their
+    paths are returned.
 
     With ``dry_run`` nothing changes, and ``gone`` are the locations that earlier dry runs have
     reported as removed. With ``follow``, ``path`` itself may be a link, which stays; links below it
@@ -76,8 +76,8 @@ def dispose(
     its metadata cannot be read, it may use any file.
 
     Raises SavepointNotFound; Corrupt or UnsupportedFormat if its ``_metadata`` or a reference list
-    cannot be read, so that its own files are unknown; FlinkishError if a sibling cannot be read and
-    may use its files (nothing is removed in these cases); StorageError.
+    cannot be read, so that its own files are unknown; the error of a sibling that cannot be
+    read and may use its files (nothing is removed in these cases); StorageError.
     """
     savepoint = open_savepoint(path)
     place = _Place.of(savepoint.path if follow else savepoint_directory(path), dry_run, tell, gone)
@@ -232,7 +232,7 @@ class _Place:
     ) -> None:
         """Remove the directories of these files if empty; with ``top``, also the topmost.
 
-        For a dry run, ``goes`` returns whether a file is removed by then.
+        For a dry run, ``goes`` returns whether a file would be removed by then.
         """
         inside = directories_of(files) if top else directories_of(files) - {""}
         own = {f"{self.prefix}{each}".rstrip("/") for each in inside} - {""}
@@ -269,7 +269,7 @@ def _check_lists(savepoint: OpenSavepoint) -> None:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Numbers of the savepoint's own files: to be removed, missing, and kept."""
+    """Numbers and bytes of the savepoint's own files: to be removed, missing, and kept."""
 
     present: int
     present_bytes: int

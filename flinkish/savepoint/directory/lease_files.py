@@ -3,7 +3,8 @@
 Anyone who can write into a directory of savepoints can write such a file. Therefore only the file's
 name identifies it. It is read with a size limit, and only if it is a regular file. Every field must
 have its type and range. The clock of another host may be wrong: a time in the future is replaced by
-the file's time, and so is a time of refresh that is older than the file's.
+the file's time (by 0 if that is in the future, too), and so is a time of refresh that is older than
+the file's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 from flinkish import storage
 from flinkish.errors import Corrupt, StorageError
 
-#: Seconds without a refresh after which a lease is ignored.
+#: Seconds without a refresh after which a lease is ignored, and by which a time may be ahead of
+#: this host's clock before it counts as in the future.
 STALE = 300.0
 #: Maximum bytes of a lease; flinkish writes about 300.
 MAX_BYTES = 64 << 10
@@ -124,7 +126,8 @@ def look_at_lease(
 ) -> FoundLease | None:
     """Examine a listed file in the ``directory`` of leases below ``target``; None if it is gone.
 
-    It is opened only if it has a lease's name and is a regular file.
+    It is opened only if it has a lease's name and is a regular file. Raises StorageError, but not
+    for a local file that this user may not read.
     """
     try:
         if storage.is_local(target):

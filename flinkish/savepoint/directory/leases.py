@@ -11,8 +11,9 @@ read-after-write consistency, which local disks, HDFS and S3 have.
 A lease is stale (:meth:`LeaseRecord.is_stale`) if it has not been refreshed for :data:`STALE`
 seconds, or if it is of this host and its process is gone. The next process that finds it removes it
 by its file name. The content of a lease is checked, see
-:mod:`flinkish.savepoint.directory.lease_files`. An unreadable lease locks until its file is
-:data:`STALE` seconds old; a file without a lease's name never locks.
+:mod:`flinkish.savepoint.directory.lease_files`. An unreadable lease, unless it is a
+rewrite's, locks until its file is :data:`STALE` seconds old; a file without a lease's name never
+locks.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ __all__ = [
 DIRECTORY = "_locks"
 #: Seconds between two refreshes.
 REFRESH = 30.0
-#: Attempts to take a lease when another process takes one at the same time; pause in seconds.
+#: Attempts to take a lease, and to write its file, while other processes take or remove leases;
+#: pause between two attempts to take one, in seconds.
 _TRIES = 4
 _PAUSE = 0.3
 
@@ -70,7 +72,7 @@ def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
 def find_leases(target: str) -> tuple[FoundLease, ...]:
     """Return all files among a directory's leases, oldest first, with damaged and foreign ones.
 
-    Raises UnsafePath if the directory of leases is a link.
+    Raises UnsafePath if the directory of leases is a link, and StorageError.
     """
     target = storage.locate(target)
     _refuse_link(target)
@@ -86,7 +88,7 @@ def read_leases(target: str) -> tuple[LeaseRecord, ...]:
 
 
 def remove(target: str, name: str) -> bool:
-    """Remove a lease by its file name; return False if it did not exist."""
+    """Remove a lease by its file name; return False if it did not exist (S3: always True)."""
     return storage.remove_file(storage.locate(target), f"{DIRECTORY}/{name}")
 
 
@@ -106,8 +108,8 @@ class Lease:
         """Take a lease of the directory ``target``, which must exist.
 
         ``owner`` is ``user@host``; ``path`` is the savepoint being written, or the directory of a
-        rewrite. Raises Locked if another process holds a lease that excludes this one, UnsafePath
-        if the directory of leases is a link, and StorageError.
+        rewrite. Raises Locked if another process holds a lease that excludes this one, or an
+        unreadable lease may do so; UnsafePath if the directory of leases is a link; StorageError.
         """
         target = storage.locate(target)
         now = time.time()

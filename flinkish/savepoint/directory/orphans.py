@@ -70,8 +70,8 @@ def users_by_metadata(savepoints: Sequence[CatalogEntry], holder: str) -> set[st
 def with_lists(directory: str, unfinished: Sequence[Unfinished], lists: Lists) -> list[Unfinished]:
     """Add the reference lists to the unfinished savepoints. Pure.
 
-    A savepoint that has left only lists is appended. A list is newer than the files of its user, so
-    the later time is used.
+    A savepoint that has left only lists is appended. A list may be newer than the files of its
+    user, so the later time is used.
     """
     by_name = {storage.base_name(each.path): each for each in unfinished}
     for user, written in lists.by_user.items():
@@ -89,7 +89,8 @@ def unused_files(holder: Unfinished, catalog: Catalog, dead: Collection[str]) ->
 
     ``holder`` is the directory, without ``_metadata``; ``dead`` names unfinished savepoints that
     nobody is writing. Returns paths inside the holder and their sizes in bytes; empty if the files
-    of some user are unknown. Raises Corrupt if a ``_metadata`` has changed since it was opened.
+    of some user are unknown, or ``holder`` is a link. Raises Corrupt if a ``_metadata`` has changed
+    since it was opened.
     """
     if is_link(holder.path):
         return {}

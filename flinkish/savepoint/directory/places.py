@@ -46,10 +46,10 @@ def is_link(location: str) -> bool:
 def credible_time(created: float, written: float | None, now: float) -> float | None:
     """Return when a savepoint was taken, as far as its times can be believed. Pure.
 
-    ``created`` is from its metadata: the clock of the host that took it, which a copy keeps. A time
-    in the future is the mark of a wrong clock. Then ``written`` is used, the time of its
-    ``_metadata`` by the clock of the storage. Returns None if ``written`` is unknown, or is in the
-    future, too.
+    ``created`` is from its metadata, by the clock of the host that took it; a copy keeps this time.
+    If it is in the future, that clock is wrong, and ``written`` is used: the time of ``_metadata``
+    by the clock of the storage. Returns None if ``written`` is then unknown, or is in the future,
+    too.
     """
     return next(
         (each for each in (created, written) if each is not None and not is_future(each, now)), None

@@ -3,8 +3,8 @@
 If files can be linked (on a local disk), every savepoint has its own links, and no accounting is
 needed. On other storage a savepoint may use a file in an earlier savepoint of the same directory.
 The user of a file records this in the holder's directory, in the reference list ``_refs/<user>``,
-which is written before the user is complete. Disposing of the holder then knows which files to
-keep, and disposing of the last user removes the rest.
+which is written before the user is complete. A disposal of the holder can then see which
+files to keep, and the disposal of their last user removes them.
 
 The order matters, because two hosts may take and dispose of savepoints at once. A user writes its
 list, then checks that the holder is still whole. A disposal removes the holder's ``_metadata``
@@ -32,7 +32,7 @@ from flinkish.savepoint.format.metadata import FILE_NAME
 from flinkish.savepoint.format.reader import OpenSavepoint
 
 DIRECTORY = "_refs"
-#: Maximum bytes of a compressed list: a million files with long names take a tenth of it.
+#: Maximum bytes of a compressed list. That of a million files with long names has a tenth of these.
 LIST_BYTES = 256 << 20
 #: Directory of a query in a savepoint: its number and its sanitized name.
 _QUERY = re.compile(r"[0-9]+-.+", re.DOTALL)
@@ -143,7 +143,10 @@ def live_users(holder: str, now: float, gone: Collection[str] = ()) -> tuple[str
 
 
 def forget_references(holder: str, user: str, tell: Callable[[str], object] | None = None) -> None:
-    """Remove the list of ``user`` from ``holder``; call ``tell`` with each removed location."""
+    """Remove the list of ``user`` from ``holder``, and the directory of lists if it is then empty.
+
+    ``tell`` is called with each removed location.
+    """
     root, prefix = storage.prefixed(holder)
 
     def told(name: str) -> None:
@@ -212,7 +215,7 @@ class Space:
 
 
 def measure(savepoint: OpenSavepoint) -> Space:
-    """Measure all files of ``savepoint``; missing files count as own.
+    """Measure all files of ``savepoint``; those that are missing in its directory count as own.
 
     Local files take one ``stat`` each. Raises Corrupt if the metadata or a reference list is
     damaged.

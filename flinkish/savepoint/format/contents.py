@@ -18,7 +18,7 @@ FORMAT_CANONICAL = "canonical"
 
 @dataclass(frozen=True)
 class SavepointJob:
-    """The job that a savepoint is taken of, and the versions that it runs on."""
+    """The job of which a savepoint is taken, and the versions of the software that it runs on."""
 
     job_id: str
     name: str
@@ -85,7 +85,7 @@ class FileRecord:
     of the query. ``held`` is None for a file in this savepoint; otherwise its path in the earlier
     savepoint that holds it, relative to the directory that contains both savepoints. ``stamp`` is
     that of the original file (:meth:`flinkish.storage.FileEntry.stamp`): if that file still has
-    this stamp, a later savepoint takes it for unchanged.
+    this stamp, a later savepoint regards it as unchanged.
     """
 
     query: int

@@ -6,9 +6,9 @@ The prefix names the form:
 - ``crc32-512:<hex>``: SHA-256 over the CRC-32 of every 512 bytes, each as big-endian int32.
   Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` next to every
   checkpoint file (:mod:`flinkish.checkpoint.format.file_ends`), so the digest of a linked file
-  of any size is read from a small sidecar;
-- ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
-  reported no better digest.
+  of any size is computed from a small sidecar;
+- ``md5:<hex>``: MD5 of the file's bytes, for an object that S3 itself copied without reporting a
+  better digest.
 
 A path, a size and a digest take some 300 bytes as Python objects. A :class:`FileTable` therefore
 keeps a directory's files as compressed texts, and Spark's workers get it in this form.
@@ -47,8 +47,8 @@ def of_checkpoint_file(path: str, size: int, *, data_path: str | None = None) ->
     """Return the digest of a checkpoint file: from a sidecar that fits ``size``, else by reading.
 
     ``path`` is where Spark wrote the file, next to its sidecar; ``data_path`` is where to read the
-    bytes if the original may be gone. Raises FileNotFoundError if there is neither a sidecar nor a
-    file.
+    bytes if the original may be gone. Raises FileNotFoundError if no sidecar fits and
+    there is no file to read, and Corrupt if that is not a regular file.
     """
     from_sidecar = sidecar_digest(path, size) if is_local(path) else None
     return from_sidecar or compute(data_path or path, SHA256)
@@ -68,7 +68,11 @@ def sidecar_digest(path: str, size: int) -> str | None:
 
 
 def compute(path: str, algorithm: str) -> str:
-    """Compute the digest of a file's bytes; raise UnknownDigest for an unknown algorithm."""
+    """Compute the digest of a file's bytes.
+
+    Raises UnknownDigest for an unknown algorithm, FileNotFoundError, and Corrupt if the file is not
+    a regular one.
+    """
     if algorithm not in _DIGITS:
         raise UnknownDigest(algorithm)
     with open_file(path) as file:
@@ -116,7 +120,7 @@ class _Crc32Hasher:
 
 
 def algorithm_of(digest: str) -> str:
-    """Return the algorithm of a recorded digest; raise UnknownDigest if this version lacks it."""
+    """Return the algorithm of a recorded digest; raise UnknownDigest if its form is unknown."""
     algorithm, colon, value = digest.partition(":")
     if not colon or len(value) != _DIGITS.get(algorithm, -1):
         raise UnknownDigest(digest)
@@ -124,7 +128,7 @@ def algorithm_of(digest: str) -> str:
 
 
 def matches(path: str, digest: str) -> bool:
-    """Return whether a file has the recorded digest; raise UnknownDigest for an unknown form."""
+    """Return whether a file has the recorded digest; raise the errors of :func:`compute`."""
     return compute(path, algorithm_of(digest)) == digest
 
 
@@ -150,7 +154,7 @@ class FileTable:
     """The recorded files of one query by their paths; without entries nothing is compared."""
 
     _packed: dict[str, list[bytes]] = field(default_factory=dict, repr=False)
-    #: The directory unpacked last: files are looked up one directory after the other.
+    #: The directory unpacked last, since files are looked up one directory after the other.
     _last: tuple[str, dict[str, RecordedFile]] | None = field(
         default=None, repr=False, compare=False
     )

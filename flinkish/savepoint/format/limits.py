@@ -20,7 +20,8 @@ MAX_QUERY_BYTES: Final = 128 << 20
 MAX_HEADER: Final = 64 << 10
 #: Bytes of one string.
 MAX_TEXT: Final = 16 << 20
-#: Elements in all arrays and maps of the queries: operators, stores, offsets, settings.
+#: Elements in all arrays and maps of header and queries: operators, stores, offsets, settings,
+#: left-out queries.
 MAX_ITEMS: Final = 500_000
 MAX_QUERIES: Final = 100_000
 #: Batch ids and state versions: one batch per microsecond for three hundred years.
@@ -29,7 +30,5 @@ MAX_BATCH: Final = 10**16
 MAX_PARTITIONS: Final = 1_000_000
 #: Seconds since the epoch: up to the year 9999.
 MAX_TIME: Final = 253_402_300_799.0
-#: Nesting depth of JSON: enough for schemas of about sixty nested structs.
-MAX_DEPTH: Final = 200
 #: Bytes of a reference list in ``_refs`` after decompression.
 MAX_REFERENCES: Final = 512 << 20

@@ -33,7 +33,7 @@ from typing import IO, Any, BinaryIO
 from flinkish import storage
 from flinkish.avro.container import DECOMPRESS, Block, ContainerReader, UnsupportedAvro
 from flinkish.avro.decoding import Cursor, DamagedAvro, Decode, compile_schema, then, union
-from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
+from flinkish.errors import Corrupt, NotSavepointable, SavepointNotFound, UnsupportedFormat
 from flinkish.savepoint.format import limits
 from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord
 from flinkish.savepoint.format.records import (
@@ -97,8 +97,9 @@ class _HashingFile:
 class MetadataWriter:
     """Writes ``_metadata`` of a savepoint under a temporary name; :meth:`commit` puts it in place.
 
-    Write header and queries first, then any number of files, then commit. The writer is a context
-    manager, which removes the temporary file if there was no commit.
+    The constructor writes header and queries; add any number of files, then commit. Text that is
+    not Unicode raises NotSavepointable. As a context manager, the writer removes the temporary file
+    if there was no commit.
     """
 
     def __init__(
@@ -136,6 +137,9 @@ class MetadataWriter:
         except OSError as error:
             self._discard()
             raise storage.storage_error("write", self._final, error) from error
+        except NotSavepointable:
+            self._discard()
+            raise
 
     def _discard(self) -> None:
         """Close and remove the temporary file, if it still exists."""
@@ -164,7 +168,13 @@ class MetadataWriter:
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
         # The pair selects the union's branch; fastavro's annotation of write lacks such pairs.
-        self._writer.write((f"{NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
+        try:
+            self._writer.write((f"{NAMESPACE}.{kind}", record))  # type: ignore[arg-type]
+        except UnicodeEncodeError as error:
+            raise NotSavepointable(
+                f"a savepoint cannot contain {error.object!a}, which is not valid Unicode",
+                hint="it comes from bytes that are not UTF-8: rename the file, query or job",
+            ) from error
 
     def commit(self) -> int:
         """Seal the file and put it in place, complete or not at all; return its size in bytes."""
@@ -194,7 +204,7 @@ class MetadataWriter:
 
 
 def _temporary_name(final: str) -> str:
-    """Return where to write the file first: next to a local target, or else on this host."""
+    """Return where to write first: next to a local target, else in a new temporary file."""
     if storage.is_local(final):
         return storage.temporary_name(final)
     descriptor, path = tempfile.mkstemp(prefix="flinkish-metadata-")
@@ -217,7 +227,7 @@ class Metadata:
         self.files = 0
         self.bytes = 0
         self.features: frozenset[str] = frozenset()
-        #: SHA-256 (hex) of all bytes before the footer: only a copy of this file has the same.
+        #: SHA-256 (hex) of all bytes before the footer; only a copy of this file has the same seal.
         self.seal = ""
         self._open()
 
@@ -256,8 +266,8 @@ class Metadata:
     def peek(path: str) -> tuple[Header, tuple[QueryRecord, ...]]:
         """Read header and queries of the ``_metadata`` at ``path`` from the start of the file.
 
-        This is cheap even for a savepoint with many files, because their records are neither read
-        nor checked. Use it for lists, not for restores. Raises the errors of opening the file.
+        Unless header and queries exceed 256 KiB, file records are neither read nor checked, so many
+        files cost nothing. Use it for lists, not for restores. Raises the errors of opening.
         """
         metadata = Metadata.__new__(Metadata)
         metadata.path = path
@@ -278,7 +288,7 @@ class Metadata:
         return whole.header, whole.queries
 
     def iter_files(self) -> Iterator[FileRecord]:
-        """Yield file records in the order written; raise Corrupt for damage or paths to outside."""
+        """Yield file records as written; raise Corrupt and the errors of opening the file again."""
         with _Blocks(self) as blocks:
             for block in blocks:
                 if blocks.kind_of(block) != "File":
@@ -286,7 +296,7 @@ class Metadata:
                 for _, record in blocks.decode(block):
                     file = file_from_avro(record)
                     if not 0 <= file.query < len(self.queries):
-                        raise self.corrupt(f"it names query number {file.query}")
+                        raise self.corrupt(f"a file belongs to an absent query, {file.query}")
                     self._check_path(file.path)
                     if file.held is not None:
                         self._check_path(file.held)
@@ -341,7 +351,7 @@ def _collect(
 class _Blocks:
     """The blocks of the container; every decoding error becomes Corrupt.
 
-    ``limit`` is the maximum number of bytes to read; ``whole`` is set if these are the whole file.
+    At most ``limit`` bytes are read; ``whole`` is set if the file has certainly no more than these.
     """
 
     def __init__(self, owner: Metadata, limit: int | None = None) -> None:
@@ -393,11 +403,11 @@ class _Blocks:
         codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
         self._owner.features = _check_version(self._owner.path, header)
         if codec not in {"null", "deflate"}:
-            raise Damaged(f"it is compressed by {codec[:20]!r}")
+            raise Damaged(f"its compression {codec[:20]!r} is not supported")
         _check_schema(header.get("avro.schema", b""))
         for block in container.blocks(sync, lambda data: DECOMPRESS[codec](data, limits.MAX_BLOCK)):
             if not 0 < block.count <= len(block.data):  # a record has at least one byte
-                raise Damaged(f"a block of {block.count} records in {len(block.data)} bytes")
+                raise Damaged(f"{block.count} records in a block of {len(block.data)} bytes")
             self._unpacked += len(block.data)
             if self._unpacked > limits.SPARE + limits.MAX_RATIO * container.offset:
                 raise Damaged("it is compressed more than any savepoint's")
@@ -416,7 +426,7 @@ class _Blocks:
         """Return the kind of a block's first record."""
         branch = block.data[0] >> 1
         if block.data[0] & 1 or branch >= len(KINDS):
-            raise Damaged("a record of an unknown kind")
+            raise Damaged("a record has an unknown kind")
         return str(KINDS[branch])
 
     def decode(self, block: Block) -> Iterator[tuple[str, Any]]:
@@ -464,7 +474,7 @@ def _is_ours(text: bytes) -> bool:
 
 
 def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the required features; raise UnsupportedFormat for unknown ones or a newer version."""
+    """Return the required features; raise Damaged, or UnsupportedFormat for a newer file."""
     text = header.get(KEY_VERSION, b"").decode("utf-8", "replace")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise Damaged("it is not savepoint metadata (no format version)")

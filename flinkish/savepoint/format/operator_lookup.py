@@ -38,7 +38,7 @@ def find_operator(savepoint: OpenSavepoint, text: str) -> tuple[QueryRecord, Ope
             raise UsageError(
                 f"{uid!r} names several operators of the savepoint, in the queries "
                 + ", ".join(query.name for query, _ in matches),
-                hint=f"name it with its query: {addresses}",
+                hint=f"give the name of the query as well: {addresses}",
             )
     firsts = [(_names(o) or [str(o.state.ordinal)])[0] for _, o in every]
     names = ", ".join(

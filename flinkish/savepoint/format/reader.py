@@ -51,7 +51,7 @@ class OpenSavepoint:
 
     @property
     def seal(self) -> str:
-        """The digest of its metadata; only a savepoint with the same ``_metadata`` has the same."""
+        """The digest of ``_metadata``; only a savepoint with the same file has the same seal."""
         return self._metadata.seal
 
     def iter_files(self) -> Iterator[FileRecord]:
@@ -89,7 +89,8 @@ def open_savepoint(path: str) -> OpenSavepoint:
     """Open the savepoint at ``path`` (directory or ``_metadata`` file, path or URL).
 
     The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`. A link is
-    followed: the savepoints that hold files of this one, or use its files, are beside its target.
+    followed, since savepoints that hold files of this one, or use its files, are beside the target
+    of the link.
 
     Raises SavepointNotFound, Corrupt, UnsupportedFormat for a newer version or an unknown required
     feature, and StorageError.
@@ -129,12 +130,12 @@ def _savepoints_below(directory: str) -> int:
 
 
 def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
-    """Check a savepoint's data files; raise Corrupt for bad files, with the first and their number.
+    """Check a savepoint's data files; raise Corrupt, with the first bad file and their number.
 
     ``quick`` checks that every file exists with its size; ``logs`` also compares the digests of
     logs, metadata and schemas, whose bytes decide what is read again and how; ``full`` those of
-    all files. Files that another savepoint holds are checked there. Raises UnsupportedFormat if a
-    digest has an unknown form.
+    all files. Files that another savepoint holds are checked there. Also raises the errors of
+    :func:`find_bad_files`.
     """
     bad = find_bad_files(savepoint, level)
     first = next(bad, None)
@@ -151,9 +152,10 @@ def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
 
 @dataclass(frozen=True)
 class BadFile:
-    """A file that differs from the metadata.
+    """A file or partition that is missing, or a file that differs from the metadata.
 
-    ``path`` is relative to the savepoint; for a file that another savepoint holds, its location.
+    ``path`` is relative to the savepoint; for a file that another savepoint holds, it is
+    the location of that file.
     """
 
     path: str
@@ -161,7 +163,10 @@ class BadFile:
 
 
 def find_bad_files(savepoint: OpenSavepoint, level: str = LOGS) -> Iterator[BadFile]:
-    """Yield the missing partitions of a savepoint, then the files that differ from their records.
+    """Yield each operator's first missing partition, then the files that differ from their records.
+
+    Raises UsageError for an unknown level, UnsupportedFormat if a digest has an unknown form, and
+    the errors of reading ``_metadata``.
 
     About ten thousand files are in memory at a time. For these, each directory is listed once, with
     concurrent requests on remote storage.
@@ -192,7 +197,7 @@ def find_bad_files(savepoint: OpenSavepoint, level: str = LOGS) -> Iterator[BadF
 
 
 def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
-    """Yield the state partitions that an operator must have and the savepoint lacks."""
+    """Yield, for each operator, the first required partition that the savepoint lacks."""
     for query in savepoint.queries:
         for operator in query.operators:
             state = operator.state

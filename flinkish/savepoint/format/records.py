@@ -1,8 +1,8 @@
 """The Avro schema of ``_metadata``, and its conversion from and to the model, with all checks.
 
-A value out of range is damage (:class:`Damaged`): an impossible date, a negative count, an
-unreasonable batch id. Code that uses the model therefore need not check again. Limits are in
-:mod:`flinkish.savepoint.format.limits`.
+A value out of range (an impossible date, a negative count, an unreasonable batch id) is damage
+(:class:`Damaged`). Code that uses the model therefore need not check these values again. Limits are
+in :mod:`flinkish.savepoint.format.limits`.
 
 Each version has exactly one schema, which its fingerprint identifies. A change to a record must
 raise :data:`FORMAT_VERSION` and keep the previous version's schema, because savepoints of all
@@ -19,6 +19,7 @@ from dataclasses import asdict
 from typing import Any
 
 from flinkish.checkpoint.format.schema_files import StoreInfo, parse_struct
+from flinkish.checkpoint.format.text import parse_json
 from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorFacts, identity_of
@@ -33,7 +34,7 @@ from flinkish.savepoint.format.contents import (
 )
 
 _INT64 = 1 << 63
-#: Characters of a digest of any algorithm: it is one word.
+#: A digest of any algorithm is one word of printable ASCII characters.
 _DIGEST = re.compile(r"[!-~]+")
 
 
@@ -50,7 +51,7 @@ def header_to_avro(header: Header) -> dict[str, Any]:
 
 
 def header_from_avro(record: Mapping[str, Any]) -> Header:
-    """Convert an Avro record into a header; raise Damaged if it is out of range."""
+    """Convert an Avro record into a header; raise Damaged if its time is out of range."""
     # A comparison with NaN is false.
     if not 0 <= record["created"] <= limits.MAX_TIME:
         raise Damaged(f"its creation time is out of range: {record['created']}")
@@ -89,7 +90,11 @@ def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
 
 
 def query_from_avro(record: Mapping[str, Any]) -> QueryRecord:
-    """Convert an Avro record into a query; raise Damaged if it is out of range."""
+    """Convert an Avro record into a query.
+
+    Raises Damaged if a value is out of range or not of its form; for the schema of a state, another
+    ValueError.
+    """
     _in_range(record, "batch_id", 0, limits.MAX_BATCH)
     _in_range(record, "planned_batch", 0, limits.MAX_BATCH)
     _in_range(record, "checkpoint_format", 0, 1000)
@@ -128,7 +133,7 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
 
 
 def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
-    """Convert an Avro record into a file record; raise Damaged if it is out of range."""
+    """Convert an Avro record into a file record; raise Damaged for an invalid size or digest."""
     _in_range(record, "size", 0, _INT64)
     if not _DIGEST.fullmatch(record["digest"]):
         raise Damaged(f"it has an invalid digest: {record['digest'][:200]!r}")
@@ -143,9 +148,7 @@ def _in_range(record: Mapping[str, Any], name: str, least: int, most: int) -> No
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except RecursionError:
-        raise Damaged("a text is nested too deeply") from None
+        return parse_json(text)
     except ValueError as error:
         raise Damaged(f"a text is not JSON: {error}") from error
 
@@ -269,7 +272,10 @@ KINDS = tuple(record["name"] for record in SCHEMA)
 
 
 def fingerprint(schema: Any) -> str:
-    """Return the SHA-256 (hex) of the parts of a schema that decide the bytes, as sorted JSON."""
+    """Return the SHA-256 (hex) of a schema as sorted JSON.
+
+    Only those parts of the schema count that determine how values are encoded.
+    """
     text = json.dumps(_bare(schema), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -54,8 +54,8 @@ _JOIN_ROWS = "keyWithIndexToValue"
 class DeepCheck:
     """The result of decoding all rows.
 
-    ``bad`` are bad files and operators, as paths inside the savepoint; ``unread`` is what was not
-    decoded, with the reason.
+    ``bad`` are bad files, and directories with bad content, as paths inside the savepoint;
+    ``unread`` is what was not decoded, with the reason.
     """
 
     rows: int
@@ -87,7 +87,7 @@ def deep_check(savepoint: OpenSavepoint, reporter: SavepointReporter) -> DeepChe
 
 @contextmanager
 def _noting(bad: list[BadFile], where: str) -> Iterator[None]:
-    """Convert errors of damaged content inside the context into a bad file below ``where``.
+    """Record an error of damaged content inside the context as a bad path at or below ``where``.
 
     All files were found whole before, so no file is missing or truncated by accident.
     """
@@ -112,7 +112,7 @@ def _check_operator(
     bad: list[BadFile],
     unread: list[str],
 ) -> int:
-    """Decode the rows of an operator, compare their number with the record, and return it."""
+    """Decode an operator's rows, compare their number with the record, and return the number."""
     where = f"{query.directory}/{STATE}/{operator.state.ordinal}"
     counts: Counter[str] = Counter()
     rows = 0

@@ -41,8 +41,9 @@ class Candidate:
     """A savepoint to decide on.
 
     The policy counts by ``job`` (see :mod:`flinkish.savepoint.manage.candidates`). Times
-    are in seconds since the epoch: ``created`` from its metadata; ``written``, when its
-    ``_metadata`` was written by the storage's clock, needed only if ``created`` is in the future.
+    are in seconds since the epoch: ``created`` is from its metadata; ``written`` is when, by the
+    storage's clock, its ``_metadata`` was written, and is needed only if ``created`` is in the
+    future.
     ``needed`` are reasons to keep it regardless of the policy. ``run`` is the id of the job that
     took it. ``batches`` maps query ids to saved batches. ``taken_here`` is set if this registry
     knows that one of its jobs took it; any other savepoint may be a forgery, and makes no savepoint
@@ -93,7 +94,7 @@ def is_ahead(one: Candidate, other: Candidate) -> bool:
 def progress(one: Candidate, other: Candidate) -> int:
     """Compare two savepoints by their batches: 1 if ``one`` is later, -1 if ``other`` is.
 
-    0 if they have no query in common, the same batches, or batches that disagree.
+    The result is 0 if they have no query in common, the same batches, or batches that disagree.
     """
     return is_ahead(one, other) - is_ahead(other, one)
 
@@ -123,10 +124,10 @@ def is_newest(job: Sequence[Timed], index: int) -> bool:
 
 
 def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
-    """Return whether fewer than ``count`` others are later, by the clock or by the batches.
+    """Return whether fewer than ``count`` others are later, by the clock alone or by the batches.
 
-    Of two savepoints with equal batches, or without a common query, the clock decides which is
-    later. If their batches disagree, neither is.
+    By the batches means: of two savepoints with equal batches, or without a common query, the clock
+    decides which is later. If their batches disagree, neither is later.
 
     ``job`` has the savepoints of a job by the clock, newest first.
     """

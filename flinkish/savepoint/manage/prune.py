@@ -1,8 +1,8 @@
-"""Pruning: remove savepoints by a retention policy, and the remains of killed writers.
+"""Pruning: remove savepoints according to a policy, and the remains of killed writers.
 
-Every removal has two phases (:func:`flinkish.savepoint.directory.dispose.dispose`): ``_metadata``
-is removed first, so an interrupted prune leaves no incomplete savepoint that looks whole, only
-garbage for the next prune.
+Every removal of a savepoint has two phases (:func:`flinkish.savepoint.directory.dispose.dispose`):
+``_metadata`` is removed first, so an interrupted prune leaves no incomplete savepoint that looks
+whole, only garbage for the next prune.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class GarbageOutcome:
 
     ``reason`` is why it stays; None means that it is to be removed. ``only`` restricts the removal
     to these files, relative to the directory. ``lists`` are directories of other savepoints in
-    which it has a list of used files. ``gone`` are locations that were removed (with ``dry_run``:
-    would be); directories end with a slash.
+    which it has a list of used files. ``gone``, only if requested, are locations that were removed
+    (with ``dry_run``: would be); directories end with a slash.
     """
 
     found: Unfinished
@@ -90,7 +90,7 @@ class Pruned:
     """The result of a prune, or of its dry run.
 
     Three kinds of savepoints are left alone: the ``_metadata`` of ``unreadable`` ones cannot be
-    read, so that their jobs are unknown; ``damaged`` ones would be kept if they were whole;
+    read, so their jobs are unknown; ``damaged`` ones would be kept if they were whole;
     ``unknown`` ones cannot be read and may use files of others, which are therefore kept. The
     metadata of ``future`` ones has a time in the future.
     """
@@ -142,7 +142,8 @@ def prune(
     ``names`` reports every removed file.
 
     Raises UsageError for an invalid policy or a directory that is itself a savepoint, Locked if
-    another operation holds the directory, and StorageError.
+    another process writes or removes savepoints there, UnsafePath if the directory of leases is a
+    link, and StorageError.
     """
     policy.check()
     location = storage.locate(directory)
@@ -195,7 +196,7 @@ def _unknown_users(outcome: PruneOutcome, catalog: Catalog) -> tuple[Unreadable,
 def _decide(
     catalog: Catalog, candidates: Sequence[Generation], policy: Policy, now: float
 ) -> tuple[list[PruneOutcome], list[Unreadable]]:
-    """Return the decision on each savepoint, newest first, and the damaged ones.
+    """Return the decision on each savepoint, newest first and links last, and the damaged ones.
 
     A savepoint is whole if one of its copies is.
     """
@@ -245,10 +246,10 @@ def _why_link(entry: CatalogEntry, catalog: Catalog) -> str:
 
 
 def _exclusive(directory: str, dry_run: bool, owner: str) -> AbstractContextManager[object]:
-    """Return the lease for removals in the directory, as a context; raise Locked if it is held.
+    """Return a lease for removals in the directory, as a context; raise the errors of taking it.
 
-    A dry run needs none. A directory that does not exist needs none either, and must not be created
-    by the lease's file.
+    A dry run needs no lease. A directory that does not exist needs none either, and must not be
+    created for the lease's file.
     """
     if dry_run or not storage.is_directory(directory):
         return nullcontext()
@@ -354,7 +355,7 @@ def judge_garbage(
         if name in named or job_prefix(each.path) in writers:
             reason = "it is being written"
         elif each.modified is None:
-            reason = "the storage does not tell its age"
+            reason = "its age is unknown"
         elif now - each.modified < GARBAGE_AGE:
             reason = "it was changed within the last hour"
         elif name in holders or complete.intersection(each.users):
@@ -452,7 +453,7 @@ def _remove(outcome: GarbageOutcome, tell: Tell | None) -> GarbageOutcome:
 
 
 def _plan(outcome: GarbageOutcome, tell: Tell, before: Collection[str]) -> None:
-    """Call ``tell`` with each location that :func:`_remove` would remove, in its order."""
+    """Call ``tell`` with each location that :func:`_remove` would remove, in the same order."""
     directory, name = storage.split(outcome.found.path)
     if outcome.only is None:
         planned = list(storage.plan_tree(directory, name))
@@ -467,5 +468,5 @@ def _plan(outcome: GarbageOutcome, tell: Tell, before: Collection[str]) -> None:
 
 
 def _directories(name: str, files: Collection[str]) -> set[str]:
-    """Return the directories that may be empty after the removal of files, relative to ``name``."""
+    """Return the paths, beginning with ``name``, of directories that removal may leave empty."""
     return {f"{name}/{each}".rstrip("/") for each in directories_of(files)} if files else set()

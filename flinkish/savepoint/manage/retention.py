@@ -108,10 +108,11 @@ def plan_whole(
     now: float,
     damage: Callable[[str], FlinkishError | None],
 ) -> tuple[tuple[Decision, ...], Mapping[str, FlinkishError]]:
-    """Decide as :func:`plan`, and do not count damaged savepoints.
+    """Decide as :func:`plan` does, but do not count damaged savepoints.
 
     Only what would be kept is examined; what is removed may be damaged. ``damage`` returns the
     fault of the savepoint at a path; it is called at most once for each. Pure but for ``damage``.
+    Raises UsageError for an invalid policy.
 
     Returns the decisions on the savepoints that are not damaged, and the errors of the damaged ones
     by path. A damaged savepoint is neither kept in place of another nor removed.

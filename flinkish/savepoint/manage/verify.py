@@ -28,11 +28,12 @@ _NAMED = 3
 class Verification:
     """The result of a verification.
 
-    ``bad`` are files that differ from their records (path inside the savepoint, or the whole
-    location if another savepoint holds the file), and the reason. ``unexpected`` are paths inside
-    the savepoint that its metadata does not list; they are harmless. ``rows`` is the number of
-    state rows decoded, at level ``deep`` only; ``unread`` is what could not be decoded, with
-    reasons.
+    ``bad`` are files that are missing or differ from their records, and directories with wrong
+    rows, each with its path inside the savepoint (of a file that another savepoint holds, the whole
+    location) and the reason. ``unexpected`` are paths inside the savepoint that its metadata does
+    not list; they are harmless. ``rows`` is the number of state rows decoded, or None if none
+    were: only level ``deep`` decodes rows, and only if all files are whole. ``unread`` is what
+    could not be decoded, with reasons.
     """
 
     path: str
@@ -69,7 +70,8 @@ def verify(savepoint: OpenSavepoint, level: str, reporter: SavepointReporter) ->
     decoded only if all files are whole.
 
     Raises UsageError if the level is unknown, or a library that ``deep`` needs is not installed;
-    UnsupportedFormat if a digest has an unknown form; StorageError.
+    UnsupportedFormat if a digest has an unknown form; StorageError; Corrupt if the metadata has
+    been damaged since it was opened.
     """
     if level not in LEVELS:
         raise UsageError(f"unknown level {level!r}", hint=f"use {', '.join(LEVELS)}")

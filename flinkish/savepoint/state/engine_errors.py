@@ -1,8 +1,8 @@
-"""The engine's errors as a user reads them: with the query they are about, and what to do.
+"""The engine's errors as a user reads them, with the query concerned and what to do about them.
 
 A savepoint's files may contain anything, even if their digests match: anyone who can write the
-files can write digests. Every error in reading them is therefore reported as damage to the files,
-not as an internal error.
+files can write digests. The exceptions that damaged content may cause (:data:`DAMAGE`) are
+therefore reported as damage to the files, not as internal errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def converted_errors(query: str | None = None) -> Iterator[None]:
     """Convert errors that the engine raises in the context; the new ones name ``query``, if given.
 
     They become UnsupportedFormat for a form or type of state that the engine does not read,
-    Corrupt for a damaged state file, and Incompatible if the engine refuses the operation.
+    Corrupt for a damaged or missing file, and Incompatible if the engine refuses the operation.
     """
     who = f"query {query}: " if query is not None else ""
     try:
@@ -46,7 +46,7 @@ def converted_errors(query: str | None = None) -> Iterator[None]:
 
 
 def damage(error: BaseException) -> str:
-    """Describe what is wrong with a file, from the error of reading it."""
+    """Describe what is wrong with a file, from the error that was raised while it was read."""
     if isinstance(error, MemoryError):
         return "reading it needs more memory than this process may have"
     if isinstance(error, RecursionError):

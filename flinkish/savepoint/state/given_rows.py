@@ -1,4 +1,4 @@
-"""Writing a savepoint whose state is given as rows; for small state, as one process writes it."""
+"""Writing a savepoint whose state is given as rows, in one process and so for small state only."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def with_rows(
     ``states`` has the rows by ``[QUERY/]UID[/STATE]``, as ``flinkish state show --raw --json``
     shows them. ``directory`` is the parent of the new savepoint's directory.
 
-    Raises UsageError if there is no such operator or a state is given twice; Incompatible if there
-    is no such state, or rows are not of its form; Corrupt or UnsupportedFormat if the state cannot
-    be read.
+    Raises UsageError if no or several operators match, or a state is given twice; Incompatible if
+    there is no such state, or rows are not of its form; Corrupt or UnsupportedFormat if the state
+    cannot be read; and the errors of :func:`~flinkish.savepoint.write.writer.write_savepoint`.
     """
     chosen: dict[str, dict[int, dict[str, Rows]]] = {}
     for name, rows in states.items():
@@ -77,7 +77,7 @@ def _source(
     checkpoint: str,
     chosen: Mapping[int, Mapping[str, Rows]],
 ) -> QuerySource:
-    """Write the checkpoint of a query with the chosen states of its operators."""
+    """Write a query's checkpoint with the given rows of its states; return it as a source."""
     source, target = saved_directory(savepoint, query), StorageDirectory(checkpoint)
     index = savepoint.queries.index(query)
     replaced = tuple(f"{STATE}/{ordinal}/" for ordinal in chosen)

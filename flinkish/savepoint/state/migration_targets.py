@@ -1,7 +1,6 @@
 """Conversion of a requested migration into the engine's targets.
 
-A dry run and the driver that performs the migration both use the plan made by this module. Spark is
-not needed.
+A dry run and the driver that performs the migration both use this conversion. Spark is not needed.
 """
 
 from __future__ import annotations
@@ -112,10 +111,11 @@ def target_of(migration: Migration, state: CheckpointState) -> TargetState:
 def changes_of(
     state: CheckpointState, query: QueryRecord, schemas: Sequence[NewSchema]
 ) -> dict[int, TargetState]:
-    """Return Spark's name and the changes of values of each operator, by ordinal.
+    """Return Spark's name for each operator and the changes of its values, by ordinal.
 
     The changes are those that the requested Avro schemas for this query require. Raises UsageError
-    if a schema is not that of a state, or names a state that does not exist.
+    if a schema is not that of a state, or if it names a state that does not exist, or names none
+    although the operator has several.
     """
     result: dict[int, dict[tuple[str, str], FamilyChange]] = {}
     for asked in schemas:

@@ -3,8 +3,8 @@
 See :class:`flinkish.engine.stores.files.StateSource`. A :class:`SavedDirectory` is sent to Spark's
 workers, which access the storage with their own environment.
 
-The temporary directory is named like a savepoint and has no ``_metadata``. Other processes take it
-for an unfinished savepoint, and ``savepoint prune --garbage`` removes what a killed process left.
+The temporary directory is named like a savepoint and has no ``_metadata``. Other processes treat
+it as an unfinished savepoint, and ``savepoint prune --garbage`` removes what a killed process left.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class SavedDirectory:
     def open(self, path: str) -> BinaryIO:
         """Open a file, comparing it with its record if there is one.
 
-        Raises StateFormatError when the file is not the recorded one.
+        Raises StateFormatError if the file is not the recorded one, UnsupportedState if the form of
+        the recorded digest is unknown, and the errors of :func:`flinkish.storage.open_file`.
         """
         location = self._location(path)
         recorded = self.recorded.get(path)
@@ -64,9 +65,10 @@ class SavedDirectory:
         return _open_recorded(location, path, recorded)
 
     def local_path(self, path: str) -> str | None:
-        """Return the file's local path, after comparing it with its record; None if it has none.
+        """Return the file's local path; None for a file on remote storage.
 
-        Raises StateFormatError when the file is not the recorded one.
+        A file that exists and has a record is first compared with the record. Raises the errors of
+        :meth:`open`.
         """
         location = self._location(path)
         if not storage.is_local(location):
@@ -97,7 +99,9 @@ def _open_recorded(location: str, path: str, recorded: RecordedFile) -> BinaryIO
         try:
             whole = digests.stream_matches(file, recorded.digest)
         except digests.UnknownDigest as error:
-            raise UnsupportedState(path, None, f"digest of unknown form {error}") from error
+            raise UnsupportedState(
+                path, None, f"its digest has an unknown form: {error}"
+            ) from error
         if not whole:
             raise StateFormatError(path, None, "it does not have its recorded digest")
         file.seek(0)
@@ -135,7 +139,7 @@ def scratch_directory(target: str, job_id: str, owner: str | None) -> Iterator[s
 
     ``target`` is a directory of savepoints, created if missing; ``job_id`` is the job whose state
     is rewritten. ``owner`` is the user (``user@host``) for the lease that is held inside the block.
-    Raises StorageError.
+    Raises StorageError, and UnsafePath if the directory of leases is a link.
     """
     parent = storage.locate(target)
     storage.make_directory(parent)

@@ -116,8 +116,8 @@ def typed_table(
 ) -> StateTable:
     """Return a table that shows the values of its typed states.
 
-    A column of bytes that only the program can read stays as it is. ``kind`` is Spark's name of the
-    operator, ``operator`` its uid, for errors; ``serializers`` are the savepoint's snapshots
+    A column of bytes that only the program can read stays as it is. ``kind`` is Spark's name for
+    the operator; ``operator`` is its uid, for errors; ``serializers`` are the savepoint's snapshots
     (:class:`~flinkish.operators.state_semantics.StateSemantics`). Raises Corrupt if a snapshot is
     damaged.
     """
@@ -133,7 +133,7 @@ def _decoders(
             values = plain_state([from_text(each) for each in serializers[name]], place)
             if values is not None:
                 yield _decoder((VALUE, *path), values.json, values.read)
-        # Spark finds entries by the bytes of their keys, which have one form only.
+        # Spark finds entries by the bytes of keys, so all keys have the newest snapshot's form.
         for snapshot in serializers.get(name + MAP_KEY, ())[-1:]:
             keys = plain_type(from_text(snapshot), place)
             if keys is not None:

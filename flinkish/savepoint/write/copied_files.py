@@ -86,7 +86,7 @@ class Copier:
         self._name = storage.base_name(final)
         self._final = final
         self._progress = progress
-        #: One byte for each file: 1 if it is in place. There may be a million.
+        #: One byte for each file: 1 if it is in place. There may be a million files.
         self._placed = bytearray(source.files)
         self._made: set[str] = set()
 
@@ -101,7 +101,11 @@ class Copier:
                 self._progress.add_reused(record)
 
     def copy(self) -> None:
-        """Put all files in place; raise Corrupt for a bad file of the source."""
+        """Put all files in place.
+
+        Raises Corrupt for a bad file of the source, UnsupportedFormat for a digest of unknown form,
+        UnsafePath for a link at the target, and StorageError.
+        """
         # A damaged copy must not count as a savepoint either, until it is whole again.
         storage.remove_file(self._directory, f"{self._name}/{FILE_NAME}")
         self._compare_present(remove=True)
@@ -111,7 +115,7 @@ class Copier:
         self._progress.report()
 
     def seal(self) -> None:
-        """Check the sizes of all files at the target, then write ``_metadata``."""
+        """Check the sizes of all target files, then write ``_metadata``; raise StorageError."""
         source = self._source
         for index, query in enumerate(source.queries):
             sizes = ((f.path, f.size) for f in source.iter_files() if f.query == index)
@@ -200,7 +204,7 @@ class Copier:
         locate: Callable[[FileRecord], str | None],
         take: Callable[[FileRecord, str, TransferOutcome], bool],
     ) -> None:
-        """Place the missing files that ``locate`` finds; ``take`` tells whether a file is good."""
+        """Place the missing files that ``locate`` finds; ``take`` returns whether one is good."""
         pending: deque[tuple[int, FileRecord, str]] = deque()
 
         def transfers() -> Iterator[storage.Placing]:
@@ -232,7 +236,7 @@ class Copier:
         return storage.Placing(location, place, None, record.size, record.digest)
 
     def _refuse_links(self, directory: str) -> None:
-        """Raise UnsafePath if a link is on the way: anyone may have created it at the target."""
+        """Raise UnsafePath if the path has a link, which anyone may have created at the target."""
         if storage.is_local(directory):
             with LocalRoot(self._directory) as root:
                 root.directory(directory.removeprefix(self._directory).strip("/").split("/"))
@@ -271,8 +275,8 @@ def _is_equal(item: tuple[int, FileRecord, str]) -> bool:
         return False
     try:
         return storage.size_of(place) == record.size and digests.matches(place, record.digest)
-    except (FileNotFoundError, Corrupt):
-        return False
+    except (FileNotFoundError, Corrupt, digests.UnknownDigest):
+        return False  # what is wrong with the record is reported when the file is copied
 
 
 def _damaged(source: OpenSavepoint, location: str, reason: str) -> Corrupt:

@@ -1,10 +1,10 @@
 """Copying a savepoint to another storage, whole, and sealed with ``_metadata`` at the end.
 
-An interrupted copy has no ``_metadata``, so it is not a savepoint. The next copy continues it, and
-repairs a damaged one: a file already in place is read and compared with its recorded digest instead
-of being sent, and a file that an earlier savepoint of the job has at the target is taken from
-there. Every other file is digested on its way. Files that other savepoints hold for the source
-become the copy's own.
+An interrupted copy has no ``_metadata``, so it is not a savepoint. The next attempt continues an
+interrupted copy, and repairs a damaged one. A file already in place is read and compared with its
+recorded digest, and sent only if it differs. A file that the job's newest savepoint at the target
+also has is taken from there. Every file that is taken or sent is digested on its way. Files that
+other savepoints hold for the source become the copy's own.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def copy_savepoint(
     ``owner`` is ``user@host``. With ``dry_run``, only find out what would be sent. After an error,
     the files copied so far stay.
 
-    Raises SavepointNotFound; Corrupt if a file of the source is missing or does not have its
-    recorded digest; UnsupportedFormat if a digest has an unknown form; UsageError if the copy would
-    be the source itself, be inside it, or have no name; StorageError if the target has another
-    savepoint of that name, or an unreadable one; UnsafePath if writing the copy would follow a
+    Raises SavepointNotFound; Corrupt if the metadata of the source is damaged, or a file of it is
+    missing or does not have its recorded digest; UnsupportedFormat if this version does not know
+    the form of a savepoint or digest; UsageError if the copy would be the source itself, be inside
+    it, or have no name; StorageError, also if the target has another savepoint of that name, or an
+    unreadable one; UnsafePath if writing the copy would follow a
     link; Locked if another process writes a savepoint of the job or removes files there.
     """
     started = time.monotonic()

@@ -41,7 +41,7 @@ _UNIQUE = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:sst|log
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Number and bytes of files in place, number that other savepoints hold, bytes copied."""
+    """Number and bytes of the files in place, number of those held elsewhere, bytes copied."""
 
     files: int
     bytes: int
@@ -88,7 +88,7 @@ class Ledger:
             self._db.executemany("INSERT OR IGNORE INTO earlier VALUES (?, ?, ?, ?, ?)", rows)
 
     def forget_earlier(self) -> None:
-        """Stop sharing: forget the earlier savepoint's files, so that they are taken, too."""
+        """Stop sharing: forget the earlier savepoint's files, so that they are transferred, too."""
         self._has_earlier = False
         self._db.execute("DELETE FROM earlier")
         self._db.execute("DELETE FROM placed WHERE held IS NOT NULL")
@@ -136,7 +136,8 @@ class Ledger:
     def drop_others(self, query: int, attempt: int) -> Iterator[str]:
         """Forget files that this attempt does not need; yield those in the savepoint itself.
 
-        Files of the savepoint itself are forgotten while the iterator is consumed, some at a time.
+        Nothing is forgotten before the iterator is consumed. Then files that other savepoints hold
+        are forgotten first, and files of the savepoint itself some at a time.
         """
         others = "query = ? AND attempt < ?"
         self._db.execute(
@@ -182,7 +183,8 @@ class Ledger:
 def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
     """Return the newest complete savepoint of a job directly below ``directory``; None without one.
 
-    An unreadable savepoint is skipped: other commands report it, and its files are not shared. A
+    Only directories with the name that flinkish gives to savepoints of the job are considered. An
+    unreadable savepoint is skipped: other commands report it, and its files are not shared. A
     link is skipped, too: the users of a savepoint's files are looked for beside the link's target.
     """
     prefix = f"savepoint-{job_id[:6]}-"

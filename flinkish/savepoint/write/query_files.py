@@ -2,7 +2,7 @@
 
 The job keeps running. Spark may therefore trim a file after its cut was read and before it is
 linked or copied. In this case the query is taken again at a newer batch: files of the new cut
-stay, the others are removed. Every file is taken with its listed stamp, so a file that has been
+stay, and the others are removed. Every file is taken with its listed stamp, so a file that has been
 replaced is detected. When all files are in place, the new directory is checked.
 """
 
@@ -32,7 +32,7 @@ from flinkish.savepoint.write.transfer import FileTransferer, TransferOutcome, f
 
 #: Maximum number of attempts per query when Spark trims its files in the meantime.
 ATTEMPTS = 20
-#: Seconds between two checks for the first committed batch.
+#: Seconds between two checks for the first committed batch, and after damage before a new attempt.
 POLL = 0.1
 #: Number of outcomes recorded at a time; also the interval of progress reports.
 _BATCH = 128
@@ -83,8 +83,9 @@ class QueryFiles:
         """Record the files of an earlier savepoint in the same directory, to share them.
 
         That is the newest savepoint of the job, or else the one that the job was restored from. If
-        files can be hard-linked, nothing is shared: a link costs nothing and keeps every savepoint
-        self-contained. Nothing is shared either if the earlier savepoint's records cannot be read.
+        the files of all queries can be hard-linked, nothing is shared: a link costs nothing and
+        keeps every savepoint self-contained. Nothing is shared either if the earlier savepoint's
+        records cannot be read.
         """
         if all(_can_link(query.checkpoint, self._path) for query in queries):
             return
@@ -107,7 +108,8 @@ class QueryFiles:
     def take_all(self, queries: Sequence[QuerySource]) -> list[QueryRecord]:
         """Put all queries in place and write the reference lists of files that others hold.
 
-        Raises HolderGone if a holder is disposed of in the meantime.
+        Raises HolderGone if a holder is disposed of in the meantime, WrongState if a checkpoint
+        changes in every attempt, and the errors of ``read_cut`` and of the storage.
         """
         records = [self._take(index, query) for index, query in enumerate(queries)]
         for name, paths in sharing.by_holder(self._ledger.held()):
@@ -120,7 +122,7 @@ class QueryFiles:
         return records
 
     def _is_kept(self, holder: str) -> bool:
-        """Return whether the earlier savepoint keeps its files in a holder that is disposed of.
+        """Return whether a disposed holder keeps the files that the earlier savepoint uses.
 
         A disposal of the earlier savepoint removes its ``_metadata`` first, then reads the lists in
         the holder, and so finds the list of this savepoint.
@@ -184,7 +186,11 @@ class QueryFiles:
         )
 
     def _read_cut(self, query: QuerySource) -> Cut:
-        """Wait for the query's first commit and read its cut; raise the errors of ``read_cut``."""
+        """Wait for the query's first commit and read its cut.
+
+        Raises the errors of ``read_cut`` (NoCommittedBatch also at the deadline), and Corrupt if an
+        operator's state is missing.
+        """
         waiting = False
         while True:
             try:
@@ -287,10 +293,10 @@ class QueryFiles:
         return FileRecord(attempt.index, file.path, outcome.size, outcome.digest, stamp=file.stamp)
 
     def _check_whole(self, attempt: _Attempt) -> None:
-        """Check the ends of the files that are now in place: Spark may have trimmed the originals.
+        """Check the ends of the files in place, not of the originals, which Spark may have trimmed.
 
-        Raises Corrupt, which names the checkpoint's damaged files. Files that an earlier savepoint
-        holds were checked when that savepoint was taken.
+        Raises Corrupt, which names the checkpoint's damaged files, and StorageError if the target
+        was removed. Files that an earlier savepoint holds were checked when it was taken.
         """
         cut = attempt.cut
         own = (
@@ -310,10 +316,10 @@ class QueryFiles:
     def _verify(self, attempt: _Attempt) -> None:
         """Check that the new directory is complete.
 
-        On a local disk it is read as a checkpoint and must give the same cut. On other storage such
-        reading would download every archive, and with files held by earlier savepoints the
-        directory is not a complete checkpoint. In these cases sizes are compared, with one listing
-        per directory.
+        On a local disk it is read as a checkpoint and must give the same cut. On other storage, to
+        read the directory would download every archive; and if earlier savepoints hold some files,
+        the directory is not a complete checkpoint. In both cases only sizes are compared, with one
+        listing per directory.
         """
         if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
             try:

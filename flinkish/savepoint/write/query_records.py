@@ -1,4 +1,4 @@
-"""The record of a query in a savepoint: from its checkpoint, and from its driver."""
+"""The record of a query in a savepoint, made from its checkpoint and its driver's facts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from flinkish.savepoint.format.contents import (
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
     """Return a job's query as its driver would pass it to the writer, from the registry's facts.
 
-    Only the row counts are missing. ``facts`` is None if the driver ended before it recorded them.
+    The row counts are missing. ``facts`` is None if the driver ended before it recorded them; then
+    sources, sink and operators are missing, too.
     """
     if facts is None:
         return QuerySource(query.name, query.checkpoint_dir, run_id=query.run_id)
@@ -71,7 +72,7 @@ def check_operators(query: QuerySource, cut: Cut) -> None:
 def query_record(
     query: QuerySource, directory: str, cut: Cut, files: int, size: int
 ) -> QueryRecord:
-    """Return the record of a query: its cut, and the facts about it that the cut does not contain.
+    """Return the record of a query, from its cut and from facts that the cut does not contain.
 
     ``directory`` is the query's directory inside its savepoint; ``size`` is the bytes of its files.
     """

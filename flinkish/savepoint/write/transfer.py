@@ -15,16 +15,17 @@ from typing import Protocol
 from flinkish import storage
 from flinkish.savepoint.format import digests
 
-#: Number of local files that are linked together, or copied by one task of a thread.
+#: Number of local files that are linked in one call, or copied in one task of a thread.
 BATCH = 128
 _LOCAL_WORKERS = 4
-#: Maximum bytes of one batch that passes through this process; its files are in memory together.
+#: Maximum bytes of one batch that is sent from this host, unless it is a single file. The files of
+#: a batch are in memory together.
 _BATCH_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class TransferOutcome:
-    """The result of a transfer; ``lost`` is the reason for a missing file: gone, or replaced."""
+    """The result of a transfer; ``lost`` is what happened to a lost source: gone, or replaced."""
 
     size: int = 0
     digest: str = ""
@@ -46,7 +47,10 @@ class FileTransferer(Protocol):
 
 
 def transfer_all(batch: Sequence[storage.Placing]) -> list[TransferOutcome]:
-    """Put several files in place and determine their digests; raise StorageError on failure."""
+    """Put several files in place and determine their digests.
+
+    Raises StorageError, and UnknownDigest if a recorded digest has an unknown form.
+    """
     return list(map(_outcome, batch, storage.place_all(batch, _hasher)))
 
 

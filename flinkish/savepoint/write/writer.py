@@ -45,15 +45,16 @@ def write_savepoint(
 ) -> SavepointSummary:
     """Take a savepoint of ``job`` in the directory ``target``, which is created if missing.
 
-    On any error the unfinished directory is removed. ``trigger`` is ``savepoint``, ``stop``,
-    ``cancel``, ``offline`` or ``migrate``. ``deadline`` (``time.monotonic()``) limits the wait for
-    a query's first committed batch, not work in progress; None waits forever. ``full`` shares no
-    files with earlier savepoints. Without a ``transferer``, threads of this process copy.
+    On any error the unfinished directory is removed, if possible. ``trigger`` is ``savepoint``,
+    ``stop``, ``cancel``, ``offline`` or ``migrate``. ``deadline`` (``time.monotonic()``) limits the
+    wait for a query's first committed batch, not work in progress; None waits forever. ``full``
+    shares no files with earlier savepoints. Without a ``transferer``, threads of this process copy.
 
     Raises WrongState if there are no queries or a query's files are trimmed faster than they are
     taken, NoCommittedBatch at the deadline or for a batch that does not exist, Corrupt if a
-    checkpoint is damaged, Locked if another process writes a savepoint of this job there or removes
-    files, and StorageError.
+    checkpoint is damaged or the storage has lost a new file, UnsupportedFormat for files of a newer
+    Spark, NotSavepointable for an unknown state store or text that is not Unicode, Locked if
+    another process writes a savepoint of this job there or removes files, and StorageError.
     """
     if not queries:
         raise WrongState(

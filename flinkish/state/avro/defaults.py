@@ -47,7 +47,7 @@ def default_of(field: Field) -> Callable[[], Any]:
 
 
 def set_defaults(parsed: Any, schema: AvroSchema) -> None:
-    """Replace the JSON defaults in a parsed schema by values: fastavro would write the JSON."""
+    """Replace the JSON defaults in a parsed schema by values; fastavro would write the JSON."""
     for record in walk(schema.root):
         if isinstance(record, Record):
             fields = parsed["__named_schemas"][record.name]["fields"]
@@ -133,13 +133,13 @@ def _logical(node: Scalar, value: Any) -> Any:
 
 
 def is_lossy(node: Node) -> bool:
-    """Return whether fastavro may read back a value other than it wrote, or cannot read it."""
+    """Return whether fastavro may read back another value than it wrote, or cannot read it."""
     scalar = node.scalar if isinstance(node, Fixed) else node
     return isinstance(scalar, Scalar) and (scalar.kind == "float" or bool(scalar.logical))
 
 
 def is_same(value: Any, read: Any) -> bool:
-    """Return whether a value was read as it was written, but for digits of floats.
+    """Return whether a value was read as it was written, except for digits of floats.
 
     Compares dates, times and infinite floats: the values that fastavro may silently change. Of a
     ``(name, record)`` pair, which names its type in a union, the record is compared.

@@ -2,19 +2,19 @@
 
 Source: the Avro specification 1.11, "Schema Resolution" and "Logical Types". One walk through both
 schemas gives the verdict and the reader, so that they cannot disagree. Where the specification
-leaves a choice, or would silently lose data:
+leaves a choice, or would silently lose data, the following rules hold:
 
 * A written type that has values without a counterpart is incompatible, even if no such value
   exists: a type of a union that the reader does not have, an enum's symbol (unless the enum has a
   default).
 * In a reader's union the exact written type is preferred to one that it could be promoted to. The
-  specification takes the first that matches: a long would become a double that precedes the long.
+  specification takes the first match, so a long would become a double that precedes the long.
 * Two different logical types of one Avro type have different meanings (milliseconds, microseconds),
   and to read one as the other would change every value. Only values that get a finer unit of the
   same kind are converted; other changes are refused. Where only one of the two schemas has a
   logical type, the Avro types decide, as they do in the specification.
-* A reader's field matches a written field by its name before its aliases; a match of two aliases
-  is refused.
+* A reader's field matches a written field by its name before its aliases; a field is refused if two
+  of its aliases match.
 
 The verdict is "as is" where the bytes stay valid and mean the same under the new schema alone: a
 long that was an int, symbols or types that were appended, names that changed by alias.
@@ -103,7 +103,7 @@ def resolve(writer: Any, reader: Any) -> TypeSerializerSchemaCompatibility:
     Raises
     ------
     UsageError
-        One of the two is not an Avro schema.
+        One of the two is not an Avro schema, or has a default that is not of its field's type.
     """
     return compile_reader(writer, reader).compatibility
 

@@ -1,8 +1,8 @@
 """Avro schemas as typed nodes, checked once.
 
 fastavro's parser resolves names and namespaces and knows what a schema must have. This module
-refuses what the parser wrongly accepts: unions within unions, decimals without a precision,
-repeated fields, enums whose default is not a symbol.
+refuses what the parser wrongly accepts, such as unions within unions, decimals without a precision,
+repeated fields, and enums whose default is not a symbol.
 
 Source: the Avro specification 1.11, "Schema Declaration", "Logical Types".
 """
@@ -28,7 +28,7 @@ MAX_DEPTH: Final = 64
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A type of a schema. Nodes are compared by identity: they may contain themselves.
+    """A type of a schema. Nodes are compared by identity, as they may contain themselves.
 
     ``kind`` is ``int``, ``record``, ``array``, ``union`` ...
     """
@@ -180,7 +180,7 @@ class AvroSchema:
 def parse_schema(schema: Any) -> AvroSchema:
     """Parse and check a schema: JSON text, the name of a primitive type, or parsed JSON.
 
-    Raises UsageError if it is not an Avro schema.
+    An :class:`AvroSchema` is returned as it is. Raises UsageError if it is not an Avro schema.
     """
     if isinstance(schema, AvroSchema):
         return schema
@@ -253,7 +253,7 @@ class _Parser:
             record.fields.extend(self._field(each) for each in schema["fields"])
             _check_fields(record)
         else:
-            raise _invalid(f"{kind!r} is not a type that state can have")
+            raise _invalid(f"{kind!r} is not a type that state can contain")
         self.named[name] = named
         return named
 
@@ -303,7 +303,7 @@ def below(node: Node) -> tuple[Node, ...]:
 
 
 def is_recursive(root: Node) -> bool:
-    """Return whether a type contains itself."""
+    """Return whether a type, or a type inside it, contains itself."""
     around: set[int] = set()
     finished: set[int] = set()
 

@@ -1,8 +1,8 @@
 """Serializer of values of an Avro schema: plain dicts, lists, numbers ...
 
 Values are those that fastavro uses for Avro's types: a record is a dict, a decimal a ``Decimal``, a
-timestamp a ``datetime``. The bytes are Avro's binary encoding of one value, without a header: the
-schema is in the snapshot.
+timestamp a ``datetime``. The bytes are Avro's binary encoding of one value, without a header,
+because the schema is in the snapshot.
 
 A value must determine which type of a union it has, because values are plain: 5, not "the long 5".
 fastavro writes a value as the first type of the union that accepts it, and floats accept whole

@@ -1,7 +1,8 @@
 """Serializers of lists, maps, tuples and optional values.
 
-The size of every part precedes it, so the form of one part may change without the others. The keys
-of a map may not change their form: if two keys became equal, a value would be lost.
+The size of every part precedes it, so the form of one part may change without the others (an
+optional value is a single part, and has no size). The keys of a map may not change their form,
+because if two keys became equal, a value would be lost.
 """
 
 from __future__ import annotations

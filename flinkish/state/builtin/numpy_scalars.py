@@ -42,7 +42,7 @@ class NumpyScalarSerializer(TypeSerializer[Any]):
             dtype = np.dtype(object)
         if dtype.name not in NAMES:
             raise UsageError(
-                f"{scalar!r} is not a NumPy scalar type that state can have",
+                f"{scalar!r} is not a NumPy scalar type that state can contain",
                 hint=f"use one of {', '.join(NAMES)}; for dates, datetime.datetime",
             )
         self._dtype = dtype.newbyteorder("<")

@@ -49,7 +49,7 @@ def damaged(type_name: str, data: bytes) -> Corrupt:
 
 
 class PrimitiveSerializer(TypeSerializer[T]):
-    """A serializer without configuration: all serializers of one class are equal."""
+    """A serializer without configuration, so that all serializers of one class are equal."""
 
     name: ClassVar[str]
 
@@ -278,8 +278,8 @@ class DateSerializerSnapshot(PrimitiveSnapshot[date]):
 class DateTimeSerializer(PrimitiveSerializer[datetime]):
     """``datetime.datetime`` in microseconds; without time zone, or with its offset from UTC.
 
-    A value that is read has a zone of that fixed offset: the zone's name is not stored. A Timestamp
-    of pandas becomes a datetime; a Timestamp with nanoseconds is refused.
+    A value that is read has a zone of that fixed offset, because the zone's name is not stored. A
+    Timestamp of pandas becomes a datetime; a Timestamp with nanoseconds is refused.
     """
 
     name = "datetime"

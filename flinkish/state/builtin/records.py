@@ -1,8 +1,8 @@
 """Serializers of dataclasses and NamedTuples by Flink's rules for POJOs, and ``serializer_of``.
 
-Fields may be added and removed, moved and (with an alias) renamed. The type of a field may not
-change, and the class may not be renamed without an alias. Fields are matched by name; the types of
-remaining fields are judged by their own snapshots.
+Fields may be removed, moved, (with an alias) renamed, and added if they have a default or are
+optional. The type of a field may not change, and the class may not be renamed without an alias.
+Fields are matched by name; the types of remaining fields are judged by their own snapshots.
 
 These serializers are not built on Avro, although Avro's schema resolution would suffice. Flink's
 rules are stricter (no promotions); a field may have any type with a serializer, even a custom one
@@ -73,6 +73,11 @@ class DataclassSerializer(TypeSerializer[T]):
     ----------
     cls
         The class, at the top level of its module.
+
+    Raises
+    ------
+    UsageError
+        The class, or the type of a field, cannot be used for state, or the class contains itself.
     """
 
     def __init__(self, cls: type[T], *, _around: tuple[type, ...] = ()) -> None:
@@ -240,7 +245,8 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
     def restore_serializer(self) -> TypeSerializer[T]:
         """Return a serializer that reads the old bytes as objects of the present class.
 
-        Raises Incompatible if the class no longer has its old name, or cannot take the old fields.
+        Raises Incompatible if the class no longer has its old name, or cannot take the old fields,
+        and UsageError if it can no longer be used for state.
         """
         if self._find is None:
             raise Incompatible("the snapshot of a dataclass was never read")
@@ -322,8 +328,8 @@ def _match(old: Iterable[str], new: DataclassSerializer[Any]) -> _Match:
             origin[former[0]] = each.name
         elif former:
             problems[each.name] = (
-                f"{' and '.join(former)} are both fields of the state and its aliases; "
-                "keep only one alias"
+                f"the state has a field for each of the aliases {' and '.join(former)}; "
+                "keep only one of them"
             )
         elif each.default is not None:
             added[each.name] = each.default

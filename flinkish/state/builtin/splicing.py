@@ -35,9 +35,9 @@ class Splice:
     def many(self, array: Any) -> Any | None:
         """Return a ``pyarrow`` array of stored values with all of them rewritten.
 
-        Returns None if a value does not have this form, because it is damaged, is of another
-        generation or has a field of 128 bytes or more, or if the result would exceed 2 GiB. The
-        serializers then rewrite the values, or report the damage.
+        Returns None if a value does not have the old record's form, because it is damaged, is of
+        another generation or has a field of 128 bytes or more, or if the result would exceed 2 GiB.
+        The serializers then rewrite the values, or report the damage.
         """
         import numpy as np
         import pyarrow as pa

@@ -26,7 +26,7 @@ class UnsafePickleSerializer(TypeSerializer[Any]):
     """Values of one class, pickled.
 
     Anyone who can write the savepoint can run code where it is restored (see :mod:`pickle`). Such
-    state is never migrated: the class's attributes must not change.
+    state is never migrated, so the class's attributes must not change.
 
     Parameters
     ----------
@@ -121,5 +121,5 @@ class UnsafePickleSerializerSnapshot(TypeSerializerSnapshot[Any]):
         return UnsafePickleSerializer(self._loader.load(self._name))
 
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
-        """Return the new serializer: it has the same class."""
+        """Return the new serializer, which is for the same class."""
         return new_serializer

@@ -17,7 +17,7 @@ from flinkish.checkpoint.format.logs import StateIds
 
 def test_query_id() -> None:
     assert with_query_id(b'{"id":"a","more":1}', query_id="b") == b'{"id":"b","more":1}'
-    with pytest.raises(ValueError, match="names no query id"):
+    with pytest.raises(ValueError, match="has no query id"):
         with_query_id(b'{"name":"a"}', query_id="b")
 
 

@@ -72,7 +72,7 @@ def test_unique_ids_of_state_files_need_a_setting(cli: Command, tmp_path: Path) 
     shown = cli.ok("export", str(checkpoint), str(tmp_path / "plain")).out
     setting = "spark.sql.streaming.stateStore.checkpointFormatVersion"
     assert f'spark.conf.set("{setting}", "2")' in shown
-    assert "which is not recorded" in shown
+    assert "its version is not recorded" in shown
 
 
 @pytest.mark.parametrize(

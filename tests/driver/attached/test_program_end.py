@@ -63,6 +63,28 @@ def test_an_exit_before_a_start_of_a_query_was_handled(after: str, outcome: str)
     assert run(*lines).stdout.strip() == outcome
 
 
+def test_an_exit_before_a_query_of_the_same_name_is_started_again_was_handled() -> None:
+    lines = (
+        "end.remove()",
+        "from types import SimpleNamespace",
+        "from flinkish.driver.attached.attachment import Attachment",
+        "from flinkish.driver.attached.request import Arguments",
+        "from flinkish.driver.runtime.start_phase import StartPhase",
+        "__file__ = 'program.py'  # else this is a shell",
+        "phase, attachment = StartPhase(), Attachment(Arguments())",
+        "attachment._program_ended = conclude",
+        "attachment.begin()",
+        "names = lambda: ['q']",
+        "attachment._served = SimpleNamespace(start_phase=phase, queries=names), None, None",
+        "def start():",
+        "    with phase.starting('q'): phase.started('q')",
+        "start()",
+        "try: sys.exit(2)",
+        "except SystemExit: start()",
+    )
+    assert run(*lines).stdout.strip() == "0 NoneType works"
+
+
 def test_a_refused_restore_has_its_own_status() -> None:
     assert run("pass", status=5).returncode == 5
 

@@ -15,11 +15,12 @@ from flinkish.driver.runtime.job_session import JobSession
 from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_reports import QueryReports
 from flinkish.driver.runtime.running_query import ManagedQuery
-from flinkish.errors import UsageError
+from flinkish.errors import DriverLost, UsageError
 from flinkish.messages.launch import Launch
 from flinkish.registry.claims import file_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.liveness import process_ref
 
 A, B = "a" * 32, "b" * 32
 OUT = file_resource("/out")
@@ -182,3 +183,26 @@ def test_a_name_that_is_free_again(registry: Registry, tmp_path: Path) -> None:
         job.reports.starting("q", HERE),
     ):
         pass  # two threads at once
+
+
+@pytest.mark.parametrize("ago", [200.0, 400.0])
+def test_a_job_that_a_reader_has_just_declared_lost_goes_on(
+    registry: Registry, ago: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later, its state may have been used where the registry does not see it."""
+    job = Job(registry)
+    registry.update_job(A, driver=process_ref())
+    lost = DriverLost("no heartbeat for 31 s").to_record()
+    registry.transition(A, JobState.FAILED, failure=lost)
+    later = registry.now() + ago
+    monkeypatch.setattr(Registry, "now", lambda _registry: later)
+    expected = JobState.CREATED if ago < 300 else JobState.FAILED
+    assert job.reports.send()[0] is expected
+    assert registry.job(A).state is expected
+
+
+def test_a_job_that_has_failed_stays_failed(registry: Registry) -> None:
+    job = Job(registry)
+    registry.update_job(A, driver=process_ref())
+    registry.transition(A, JobState.FAILED, failure=UsageError("it is wrong").to_record())
+    assert job.reports.send()[0] is JobState.FAILED

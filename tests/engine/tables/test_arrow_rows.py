@@ -123,7 +123,10 @@ def test_a_row_of_another_form_is_named(key: Any, value: Any, message: str) -> N
         (pa.float32(), 1e300, "out of range"),
         *((kind, "-1e400", "out of range") for kind in (pa.float32(), pa.float64())),
         (pa.binary(), "a", "give it in base64"),
-        *((pa.list_(pa.string()), each, "which is no list") for each in ("ab", {"a": 1}, b"a", 1)),
+        *(
+            (pa.list_(pa.string()), each, "which is not a list")
+            for each in ("ab", {"a": 1}, b"a", 1)
+        ),
         *(
             (pa.map_(pa.string(), pa.int64()), each, "value is a map, and is given as")
             for each in ([{"value": 1}], [{"key": "a"}], ["ab"], "ab", 1)

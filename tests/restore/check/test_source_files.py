@@ -70,7 +70,7 @@ def test_files_of_the_planned_batch_are_severe_and_others_a_note(saved: Saved) -
     gone = str(saved.input / "4.json")
     assert check == SourceFileCheck(0, "0", (gone,), planned=2, read=4, read_gone=1, elsewhere=2)
     assert check.warnings() == [
-        "source 0: 1 of 2 files of the batch that is replayed are gone, their rows will be "
+        "source 0: 1 of 2 files of the batch that is replayed are gone, so their rows will be "
         f"missing: {gone}"
     ]
     assert check.notes() == [

@@ -98,7 +98,7 @@ def test_checkpoint_format_2_becomes_1_with_all_that_it_has() -> None:
     assert said == {
         "joined": f"join state format 4 becomes 2, {ids}",
         "counted": ids,
-        "listed": f"{ids}, lists get the form that it reads",
+        "listed": f"{ids}, lists get the form that this Spark reads",
     }
     older = query("2")
     assert fit_query(older, 1, {Rewrite.CHECKPOINT_FORMAT_1}, (3, 5), "3.5.9") == (

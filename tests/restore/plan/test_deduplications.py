@@ -69,7 +69,10 @@ def test_keys_expire_two_delays_after_the_watermark() -> None:
     assert evolved.begins == {0: (NOON_MS + 4 * HOUR_MS) * 1000}
     refusal = ask([found], ())
     assert refusal is not None
-    assert "a delay above 7200 s before or the query has several watermarks" in refusal.message
+    assert (
+        "the watermark's delay was above 7200 s before, or if the query has several watermarks"
+        in refusal.message
+    )
     assert refusal.code == 5
     assert ask([found], ["seen"]) is None
 

@@ -11,7 +11,7 @@ import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.checkpoint.operators import StateOnDisk
-from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
+from flinkish.errors import Corrupt, NotSavepointable, SavepointNotFound, UnsupportedFormat
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.savepoint.format import metadata
@@ -98,6 +98,17 @@ def test_any_avro_reader_can_read_it(tmp_path: Path) -> None:
 def test_uncommitted_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), MetadataWriter(str(tmp_path), HEADER, [QUERY]):
         raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_text_that_is_not_unicode_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    """Python keeps bytes of a name or an argument that are not UTF-8 as lone surrogates."""
+    job = replace(HEADER.job, name="caf\udce9")
+    with pytest.raises(NotSavepointable, match=r"caf\\udce9"):
+        MetadataWriter(str(tmp_path), replace(HEADER, job=job), [QUERY])
+    odd = replace(FILES[0], path="caf\udce9")
+    with pytest.raises(NotSavepointable, match=r"caf\\udce9"):
+        write(tmp_path, [odd])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -198,7 +209,7 @@ def test_paths_that_escape(tmp_path: Path, bad: str) -> None:
 def test_query_numbers_and_directories_are_checked(tmp_path: Path) -> None:
     for number in (1, -1):
         path = write(tmp_path, [FileRecord(number, "x", 1, "sha256:" + "0" * 64)])
-        with pytest.raises(Corrupt, match="query number"):
+        with pytest.raises(Corrupt, match="absent query"):
             read(path)
     outside = replace(QUERY, directory="../x", files=0, bytes=0)
     with MetadataWriter(str(tmp_path), HEADER, [outside]) as writer:

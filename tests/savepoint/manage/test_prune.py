@@ -426,4 +426,4 @@ def test_an_unknown_age_is_no_age() -> None:
     (found,) = judge_garbage(
         [Unfinished("s3://b/" + NAME, None, (), 0, 0)], Catalog(), (), (), SOON
     )
-    assert found.reason == "the storage does not tell its age"
+    assert found.reason == "its age is unknown"

@@ -23,11 +23,12 @@ from flinkish.errors import (
 from flinkish.messages.requests import SavedQuery, SavepointSummary
 from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.format.contents import (
+    FileRecord,
     QuerySource,
 )
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write import query_files
+from flinkish.savepoint.write import copied_files, query_files
 from flinkish.savepoint.write.query_files import query_directory
 from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
 from flinkish.savepoint.write.writer import write_savepoint
@@ -447,3 +448,10 @@ def test_every_error_is_one_of_ours(tmp_path: Path) -> None:
     with pytest.raises(FlinkishError):
         save(tmp_path / "nothing here", tmp_path / "t", deadline=time.monotonic())
     assert query_files.ATTEMPTS >= 3
+
+
+def test_a_file_whose_recorded_digest_has_an_unknown_form_is_not_equal(tmp_path: Path) -> None:
+    """What is wrong with the record is reported when the file itself is copied."""
+    (tmp_path / "a").write_bytes(b"x")
+    record = FileRecord(query=0, path="a", size=1, digest="odd:1")
+    assert not copied_files._is_equal((0, record, str(tmp_path / "a")))

@@ -74,7 +74,10 @@ def test_types_within_each_other_are_counted() -> None:
         ("unknown", "JSONDecodeError"),
         ('"unknown"', "UnknownType"),
         ({"type": "record", "fields": []}, "name"),
-        ({"type": "error", "name": "A", "fields": []}, "'error' is not a type that state can have"),
+        (
+            {"type": "error", "name": "A", "fields": []},
+            "'error' is not a type that state can contain",
+        ),
         (record(field("a", "int"), field("a", "int")), "has the field a twice"),
         (record(field("a", "Unknown")), "UnknownType"),
         (["int", "int"], "has int twice"),

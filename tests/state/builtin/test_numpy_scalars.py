@@ -49,7 +49,7 @@ def test_values_of_other_types_are_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("scalar", [np.longdouble, np.datetime64, np.str_, object, "what"])
 def test_types_without_a_fixed_form_are_refused(scalar: Any) -> None:
-    with pytest.raises(UsageError, match="not a NumPy scalar type that state can have"):
+    with pytest.raises(UsageError, match="not a NumPy scalar type that state can contain"):
         NumpyScalarSerializer(scalar)
 
 

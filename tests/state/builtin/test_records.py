@@ -178,7 +178,9 @@ def test_two_fields_with_one_new_name_leave_a_choice() -> None:
         "    x: float = field(metadata={'aliases': ['distance', 'n']}, default=0.0)\n"
     )
     (reason,) = taken.reasons(new.Stats)
-    assert reason.startswith("Stats.x: distance and n are both fields of the state")
+    assert reason.startswith(
+        "Stats.x: the state has a field for each of the aliases distance and n"
+    )
 
 
 def test_a_type_that_changed_is_refused_by_field() -> None:
