@@ -3,8 +3,9 @@
 Only one query at a time may run under a Spark query id, and a file sink has one writer. Before
 Spark starts a query, the query claims both in the registry. It also claims its checkpoint, because
 a new query has no query id yet, and its tables, which never conflict. A claim needs no release: it
-holds until its query or its job ends. The job's next driver does not inherit claims. Those of a job
-that counts as lost are kept, because its driver may report again (:func:`claimed_since`).
+holds until its query or its job ends, or until the query claims anew. The job's next driver does
+not inherit claims. The claims of a job that counts as lost are kept, because its driver may report
+again (:func:`claimed_since`).
 
 A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
 savepoint needs; they are written when the query starts.
@@ -78,8 +79,8 @@ class QueryReports(Mailbox):
     def facts(self, job_id: str) -> dict[str, QueryFacts]:
         """Return the facts of a job's queries, by query name.
 
-        Of several queries with the same name, the newest counts. Queries whose driver ended before
-        it had recorded their facts are not in the result.
+        Of several queries with the same name, the newest counts. Queries whose facts are not
+        recorded (yet) are not in the result.
         """
         rows = self._read(
             "SELECT name, facts FROM flinkish_queries WHERE job_id = :id ORDER BY name, seen",
@@ -158,7 +159,7 @@ def checkpoint_resource(place: str) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """A resource that the query of a job holds."""
+    """A resource that a query of a job holds."""
 
     resource: str
     job: JobRecord
@@ -166,12 +167,12 @@ class Claim:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a table."""
+        """Whether the resource is a table."""
         return self.resource.startswith(_TABLE)
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether it is a checkpoint."""
+        """Whether the resource is a checkpoint."""
         return self.resource.startswith(_CHECKPOINT)
 
     @property
@@ -212,7 +213,8 @@ class Claims(QueryReports):
         Returns the conflicting claims: those of other jobs, and those of this job's other queries
         on file sinks. If there are any, nothing was claimed. A table never conflicts.
 
-        Raises WrongState if the job has ended: its driver was declared dead.
+        Raises JobNotFound, and WrongState if the job has ended, because its driver was declared
+        dead.
         """
 
         def work(tx: Transaction) -> list[Claim]:
@@ -268,9 +270,10 @@ class Claims(QueryReports):
 
 
 def claimed_since(tx: Transaction, job: JobRecord) -> JobRecord | None:
-    """Return a job that has claimed, since ``job`` ended, what that held; None if there is none.
+    """Return a job that claimed, since ``job`` ended, a resource that ``job`` held, or None.
 
-    A job that has ended again counts too. Tables do not, as they have several writers.
+    A claimant that has itself ended since counts too. Tables do not count, as they have several
+    writers.
     """
     rows = tx.rows(
         f"SELECT {_JOB} FROM flinkish_claims c JOIN flinkish_jobs j ON j.job_id = c.job_id "
@@ -296,7 +299,7 @@ def _is_other(claim: Claim, job_id: str, query: str) -> bool:
 
 
 def _holders(tx: Transaction, resource: str) -> list[Claim]:
-    """Return the queries of unfinished jobs that hold a resource."""
+    """Return the claims on a resource by queries of unfinished jobs."""
     claims = _running(tx.rows(f"{_CLAIMS} AND c.resource = :resource {_ORDER}", resource=resource))
     if not resource.startswith(_ID):
         return claims
@@ -312,7 +315,7 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
 
 
 def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
-    """Return the claims whose newest row does not show an end of the query since the claim.
+    """Return the claims, without those whose newest row shows that the query has ended since.
 
     ``seen`` and ``since`` are revisions of the job: ``seen`` at the query's last report, ``since``
     at the claim.

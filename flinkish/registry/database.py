@@ -59,6 +59,7 @@ class Database:
         """Run ``work`` in one write transaction and commit it. Any exception rolls it back.
 
         ``work`` may run again if the database requires a retry, so it must have no other effect.
+        Raises :class:`RegistryError`, also if the registry is read-only.
         """
         raise NotImplementedError
 
@@ -71,7 +72,10 @@ class Database:
         raise NotImplementedError
 
     def changes_marker(self) -> object:
-        """Return a value, cheap to get, that changes when another connection has written."""
+        """Return a value, cheap to get, that changes when another connection has written.
+
+        It may also change at other times.
+        """
         raise NotImplementedError
 
     def now(self) -> float:
@@ -94,7 +98,7 @@ def check_version(version: int, where: str) -> None:
 
 
 def migrate(transaction: Transaction, where: str, now: float) -> None:
-    """Apply the missing schema steps.
+    """Apply the missing schema steps. Raises RegistryError if the schema is too new.
 
     The version is read again inside the transaction, because another process may have migrated the
     schema in the meantime.

@@ -3,8 +3,8 @@
 The object model of the registry (dataclasses, enums, JSON, regular expressions) takes several
 times as long to import as Python itself takes to start, and the start-up of ``list`` has a measured
 budget. The plain case is therefore read here with ``sqlite3`` alone: a registry with the current
-schema whose active jobs are all certainly alive on this host, or no default registry yet. In any
-other case the result is None, and the caller uses
+schema in which all active jobs to be listed are certainly alive on this host, or no default
+registry yet. In any other case the result is None, and the caller uses
 :class:`flinkish.registry.job_registry.Registry` and :mod:`flinkish.registry.liveness`.
 
 The names of states are those of :mod:`flinkish.registry.jobs`; a test compares the names and the
@@ -101,8 +101,10 @@ def read_jobs(
     """Return what ``list`` shows, or None for anything but the plain case.
 
     The result has the rows for ``cli.output.jobs_text.list_document``, and the name and id of each
-    failed job that is not acknowledged. ``path`` is absolute; if there is no file, the registry is
-    empty. The filters are those of :class:`flinkish.cli.commands.list.ListOptions`.
+    job that ran, failed and is not acknowledged. ``path`` is absolute; if there is no file, the
+    registry is empty. The filters are those of :class:`flinkish.cli.commands.list.ListOptions`.
+
+    Raises OSError if it is unknown whether the file exists.
     """
     if is_absent(path):
         return [], []

@@ -3,7 +3,7 @@
 It is the control plane. A client inserts a request; the agent in the job's driver claims it, does
 the work and writes the result back. Client and agent never talk directly. Every change is one
 short transaction. If a change depends on a job, it first locks the job's row (by incrementing its
-``revision``), so what it reads stays true until it commits, on SQLite and on PostgreSQL.
+``revision``), so what it reads of the job stays true until it commits, on SQLite and on PostgreSQL.
 
 Times are seconds since the epoch by the registry's clock (:meth:`Registry.now`): the server's
 with PostgreSQL, the machine's with SQLite.
@@ -65,7 +65,10 @@ class SavepointTable(JobTable):
     def savepoints(
         self, job_id: str | None = None, *, include_disposed: bool = False
     ) -> list[SavepointSummary]:
-        """Return the savepoints of one job or of all jobs, oldest first."""
+        """Return the savepoints of one job or of all jobs, oldest first.
+
+        Disposed savepoints are left out unless ``include_disposed`` is set.
+        """
         conditions, values = ["1 = 1"], {}
         if job_id is not None:
             conditions.append("job_id = :id")
@@ -94,7 +97,10 @@ class SavepointTable(JobTable):
         return last
 
     def mark_disposed(self, path: str, when: float | None = None) -> bool:
-        """Record that the savepoint at ``path`` is gone; return False if none was recorded."""
+        """Record that the savepoint at ``path`` is gone.
+
+        Returns False if no savepoint at ``path`` is recorded, or if it was disposed before.
+        """
         changed = self._database.write(
             lambda tx: tx.execute(
                 "UPDATE flinkish_savepoints SET disposed = :at "
@@ -157,8 +163,8 @@ class Registry(SavepointTable, UpgradeRecords):
         whose end is more than a guess, or that has another driver by now, stays as it is. Returns
         the job's state.
 
-        Raises WrongState if the job was declared lost more than ``within`` seconds ago or was
-        purged, Superseded if another job has continued from its state or has claimed what it
+        Raises JobNotFound, WrongState if the job was declared lost more than ``within`` seconds ago
+        or was purged, Superseded if another job has continued from its state or has claimed what it
         held, NameTaken if another unfinished job has the name that a user gave it, and Locked if
         an unfinished upgrade holds the job or its name.
         """
@@ -219,8 +225,8 @@ class Registry(SavepointTable, UpgradeRecords):
     def changes_marker(self) -> object:
         """Return a value that changes when *another* connection has written.
 
-        It is cheap to get. For SQLite it is ``PRAGMA data_version``. For PostgreSQL it is always
-        different, so poll less often.
+        It is cheap to get. For SQLite it is ``PRAGMA data_version`` (for a file read without its
+        WAL, the file's state). For PostgreSQL it differs at each call, so poll less often.
         """
         return self._database.changes_marker()
 

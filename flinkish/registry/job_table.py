@@ -46,8 +46,8 @@ class JobTable(Purging):
         ``unique_name`` refuses the job if another job of its name has not ended, even a job that is
         being added at the same time.
 
-        Raises RegistryError if the id is taken. With ``unique_name``, raises NameTaken if such a
-        job exists, and Locked if an unfinished upgrade holds the name.
+        Raises RegistryError if the id is taken, UsageError for a launch of wrong types; with
+        ``unique_name``, NameTaken if such a job exists, Locked if an upgrade holds the name.
         """
         values = job_values(job)
         columns = list(values)
@@ -255,7 +255,7 @@ class JobTable(Purging):
         return self._database.write(work)
 
     def successor(self, job: JobRecord) -> JobRecord | None:
-        """Return the newest job that has resumed from the state of an ended job, or None."""
+        """Return the newest job that has continued, or is about to continue, a job, or None."""
         return successor_row(self._read, job)
 
     def update_job(self, job_id: str, **fields: Any) -> None:
@@ -324,7 +324,7 @@ class JobTable(Purging):
         return [job_of(row) for row in rows]
 
     def acknowledge(self, job_ids: Iterable[str]) -> list[str]:
-        """Acknowledge the failures of jobs; return the ids of those not acknowledged before."""
+        """Acknowledge failures of jobs; return the ids of those that were not acknowledged."""
         now, ids = self.now(), list(job_ids)  # an iterator would be used up when `work` is retried
 
         def work(tx: Transaction) -> list[str]:

@@ -34,7 +34,10 @@ class JobState(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job has ended; only a restart can run it again under this id."""
+        """Whether the job has ended.
+
+        It runs again under this id only after a restart, or if it was declared lost by mistake.
+        """
         return self in FINAL_STATES
 
 
@@ -110,7 +113,8 @@ class JobRecord:
 
     @property
     def has_given_name(self) -> bool:
-        """Whether a user named the job (``run --name``), which makes the name unique."""
+        """Whether a user named the job (``run --name``), which makes the name unique
+        among the jobs that have not ended."""
         return self.name != self.launch.default_name
 
 
@@ -170,7 +174,7 @@ class RequestState(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the request has its result."""
+        """Whether the request has its result or its error."""
         return self in (RequestState.COMPLETED, RequestState.FAILED)
 
 

@@ -5,7 +5,7 @@ A killed driver writes nothing, and no daemon watches it. Every reader of a job 
 corrects the registry. For a driver on another host only the heartbeat can be judged.
 
 A process is identified by its pid and its start time (``/proc/<pid>/stat`` field 22, proc(5)), so
-a reused pid is not taken for the old process.
+a reused pid is not mistaken for the old process.
 """
 
 from __future__ import annotations
@@ -152,12 +152,13 @@ def silence(registry: Registry, job: JobRecord, now: float) -> float:
 def reconcile(
     registry: Registry, jobs: Iterable[JobRecord], now: float | None = None
 ) -> list[JobRecord]:
-    """Return the current state of jobs; a job whose process is gone becomes FAILED.
+    """Return the current records of jobs; a job that counts as lost becomes FAILED.
 
-    Such a job gets a ``driver-lost`` failure with the end of its log, and its unfinished requests
-    fail. A supervisor that knows the real failure may replace this one afterwards. With a read-only
-    registry the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the
-    registry's clock.
+    A job whose supervisor is about to start a new driver is only shown as FAILING. A lost job gets
+    a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
+    supervisor that knows the real failure may replace this one afterwards. If the registry cannot
+    be written, the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the registry's
+    clock.
     """
     moment = registry.now() if now is None else now
     return [_reconciled(registry, job, moment) for job in jobs]

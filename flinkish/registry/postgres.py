@@ -45,7 +45,8 @@ T = TypeVar("T")
 _MIGRATION_LOCK = 0x666C696E6B
 #: Lock of :meth:`PostgresDatabase.serialize`; likewise shared by all versions.
 _SERIAL_LOCK = _MIGRATION_LOCK + 1
-#: Settings of libpq, unless the URL has them: seconds, and milliseconds. Without the last four, a
+#: Settings of libpq, unless the URL has them; in seconds, ``tcp_user_timeout`` in milliseconds,
+#: ``keepalives_count`` a number of probes. Without the last four, a
 #: driver whose server has vanished with its host, as before a failover, waits for its answer for a
 #: quarter of an hour, and cannot report to the new server meanwhile.
 _CONNECTION = {

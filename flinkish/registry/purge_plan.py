@@ -116,7 +116,7 @@ class JobPlan:
 
     @property
     def keep(self) -> bool:
-        """Whether nothing of it is removed."""
+        """Whether nothing of the job is removed."""
         return all(item.stays is not None for item in self.items)
 
     @property

@@ -1,7 +1,8 @@
 """Removing the records of ended jobs: a part of the registry.
 
 The files of a job are removed first, its record last, so that an interrupted purge can be run
-again. Before the first file is removed the job is marked: it can no longer be restarted or saved.
+again. Before the first file is removed, the job is marked. A marked job can no longer be
+restarted or saved.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Purging(Claims):
     def runs(self, job_ids: Sequence[str] | None = None) -> dict[str, list[QueryStatus]]:
         """Return all runs of the queries of jobs (default: of all jobs), by job.
 
-        Unlike :meth:`queries_of`, earlier queries of the same name are among them.
+        Unlike :meth:`queries_of`, the result includes earlier queries of the same name.
         """
         runs_by_job: dict[str, list[QueryStatus]] = {}
         rows = self._read("SELECT job_id, status FROM flinkish_queries ORDER BY job_id, name, seen")
@@ -67,7 +68,8 @@ class Purging(Claims):
 
         Returns the job. ``seen`` is the job as planned. ``batches`` are the newest batches by query
         id: the registry knows only those of the last heartbeat, and the checkpoints will be gone.
-        Raises WrongState if the job was restarted since, JobNotFound if another purge removed it.
+        Raises WrongState if the job has not ended or was restarted since, and JobNotFound if
+        another purge removed it.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -96,7 +98,8 @@ class Purging(Claims):
     def forget(self, job_id: str) -> None:
         """Remove a marked job with its states, queries, claims, requests and disposed savepoints.
 
-        Raises WrongState if the job is not marked (:meth:`begin_purge`).
+        Raises WrongState if the job is not marked (:meth:`begin_purge`) or has not ended, and
+        JobNotFound.
         """
 
         def work(tx: Transaction) -> None:
@@ -121,7 +124,7 @@ def _mark(job: JobRecord, now: float) -> dict[str, Any]:
 
 
 def _keep_batches(tx: Transaction, job_id: str, batches: Mapping[str, int]) -> None:
-    """Record the newest batches of queries."""
+    """Record the newest batches of queries, unless a batch at least as new is recorded."""
     rows = tx.rows(
         "SELECT name, query_id, status FROM flinkish_queries WHERE job_id = :id", id=job_id
     )

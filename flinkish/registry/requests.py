@@ -1,7 +1,8 @@
 """The mailbox of a registry: requests of clients to drivers (Flink's triggers), and their results.
 
-A request is PENDING until the agent in the job's driver claims it. Once it has its result or error
-it never changes again. The rows are the audit log, and are kept until the job is purged.
+A request is PENDING until the agent in the job's driver claims it, or until it fails because the
+job has ended. Once it has its result or error it never changes again. The rows are the audit log,
+and are kept until the job is purged.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Mailbox:
         A plain cancel is accepted even while the job is being stopped or canceled with a savepoint:
         it overrides a request that still waits for the savepoint.
 
-        Raises WrongState if the job is final, Locked if a stop or cancel is already in progress.
+        Raises JobNotFound, WrongState if the job is final, Locked if a stop or cancel is already
+        pending or in progress, and TypeError if ``arguments`` are not of the kind's class.
         """
         if not isinstance(arguments, ARGUMENTS[kind]):
             raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
@@ -128,7 +130,8 @@ class Mailbox:
     def claim(self, job_id: str) -> Request | None:
         """Claim the oldest pending request of a job; no two callers ever get the same one.
 
-        A request that cannot be read, because a newer flinkish made it, is failed and skipped.
+        A request that cannot be read, because a newer flinkish made it or its row is damaged, is
+        failed and skipped. Returns None if no other request is pending.
         """
         pending = (
             "SELECT request_id FROM flinkish_requests WHERE job_id = :id AND state = 'PENDING' "
@@ -163,25 +166,31 @@ class Mailbox:
     def progress(self, request_id: str, progress: Mapping[str, Any]) -> bool:
         """Record the progress of a claimed request.
 
-        Returns False if it is not (or no longer) in progress.
+        Returns False if it is not (or no longer) in progress. Raises RequestNotFound.
         """
         return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
 
     def complete(self, request_id: str, result: RequestResult) -> bool:
-        """Complete a request with its result; return False, with no change, if it has ended."""
+        """Complete a request with its result; return False, with no change, if it has ended.
+
+        Raises RequestNotFound.
+        """
         values = {"result": result, "state": RequestState.COMPLETED}
         return self._settle(request_id, f"state IN {_UNFINISHED}", values)
 
     def fail(self, request_id: str, error: Mapping[str, Any]) -> bool:
         """End a request with an error (``FlinkishError.to_record()``).
 
-        Returns as :meth:`complete`.
+        Returns and raises as :meth:`complete`.
         """
         values = {"error": error, "state": RequestState.FAILED}
         return self._settle(request_id, f"state IN {_UNFINISHED}", values)
 
     def abandon(self, job_id: str, error: Mapping[str, Any]) -> int:
-        """Fail all unfinished requests of a job that has ended, and return their number."""
+        """Fail all unfinished requests of a job that has ended, and return their number.
+
+        Raises JobNotFound.
+        """
 
         def work(tx: Transaction) -> int:
             lock(tx, job_id)

@@ -144,7 +144,7 @@ def query_of(row: Row) -> QueryStatus:
 
 @_checked("a query")
 def facts_of(row: Row) -> QueryFacts | None:
-    """Return the facts that a query's driver recorded; None if the driver ended before."""
+    """Return the facts that a query's driver recorded; None if it has not recorded them."""
     data = load(row["facts"])
     return None if data is None else decode(QueryFacts, data)
 

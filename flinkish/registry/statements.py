@@ -239,7 +239,7 @@ def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobReco
 def _started_from(
     rows: Callable[..., Sequence[Row]], job: JobRecord, ended: float
 ) -> Iterator[JobRecord]:
-    """Yield the jobs that were started from a job's state after it had ended."""
+    """Yield the jobs started from a job's state after its end, if they ran a query or go on."""
     saved = rows("SELECT path FROM flinkish_savepoints WHERE job_id = :id", id=job.job_id)
     paths = {str(row["path"]) for row in saved}
     later = rows(
@@ -294,7 +294,7 @@ def record_state(
 
 
 def in_lists(job_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield IN lists of bounded length: (parameter marks, their values)."""
+    """Yield SQL IN lists of bounded length, each as its parameter marks and their values."""
     ids = sorted(set(job_ids))
     for start in range(0, len(ids), _CHUNK):
         values = {f"j{i}": job_id for i, job_id in enumerate(ids[start : start + _CHUNK])}

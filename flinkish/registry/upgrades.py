@@ -121,7 +121,8 @@ class UpgradeRecords(Purging):
     def save_upgrade(self, upgrade: Upgrade, owner: ProcessRef) -> Upgrade:
         """Record the next version of an upgrade; return it with its new revision.
 
-        Raises Locked if it does not follow the recorded version: another process has taken over.
+        Raises Locked if it does not follow the recorded version, because another process has taken
+        over.
         """
         following = replace(upgrade, revision=upgrade.revision + 1)
 

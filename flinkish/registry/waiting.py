@@ -26,12 +26,13 @@ def wait_request(
 ) -> Request:
     """Wait until a request is COMPLETED or FAILED, and return it in either case.
 
-    If the job dies, its request fails, because no other process would ever finish it. ``timeout``
+    If the job ends first, its request fails, because no process would ever finish it. ``timeout``
     is in seconds: None waits without limit, 0 checks once. ``on_progress`` is called first with the
-    request as it is, then whenever state or progress changes.
+    request as it is, then whenever its state or progress changes.
 
-    Raises WaitTimeout; the work then continues. If the registry is read-only and the job has died,
-    raises the job's failure.
+    Raises WaitTimeout (the work continues) and RequestNotFound. If the job has ended and the
+    registry is read-only, raises the job's failure; if none is recorded, DriverLost for a FAILED
+    job, else WrongState.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     reported: tuple[Any, ...] | None = None
@@ -75,8 +76,9 @@ def wait_job(
 ) -> JobRecord:
     """Wait until ``until`` returns True for the job, and return the job.
 
-    ``timeout`` and ``poll`` are seconds, as in :func:`wait_request`. Raises WaitTimeout, or, if the
-    job has ended and the condition can never hold, the job's failure or WrongState.
+    ``timeout`` and ``poll`` are seconds, as in :func:`wait_request`. Raises WaitTimeout and
+    JobNotFound. If the job has ended and ``until`` is not True, raises the job's failure; if none
+    is recorded, DriverLost for a FAILED job, else WrongState.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     next_look = 0.0
@@ -111,7 +113,7 @@ def _standing(registry: Registry, request: Request) -> str:
 
 
 def _give_up(registry: Registry, job: JobRecord) -> None:
-    """Fail the unfinished requests of a dead job; if the registry is read-only, raise instead."""
+    """Fail the unfinished requests of an ended job; if the registry is read-only, raise instead."""
     error = _ending(job)
     if registry.read_only:
         raise error
