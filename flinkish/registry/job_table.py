@@ -202,7 +202,7 @@ class JobTable(Purging):
         ``seen``, FAILING or in a final state. ``supervisor`` is the job's own supervisor, if it
         restarts the driver.
 
-        Raises WrongState if the job has changed since (for instance, was started) or was purged,
+        Raises JobNotFound, WrongState if the job has changed since (say, was started) or is purged,
         NameTaken if the job had ended and another unfinished job has the name that a user gave it,
         and Superseded if another job has resumed from its state. Without ``supervisor``, raises
         Locked if an unfinished upgrade holds the job or its name.

@@ -157,8 +157,8 @@ def reconcile(
     A job whose supervisor is about to start a new driver is only shown as FAILING. A lost job gets
     a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
     supervisor that knows the real failure may replace this one afterwards. If the registry cannot
-    be written, the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the registry's
-    clock.
+    be written, the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the
+    registry's clock.
     """
     moment = registry.now() if now is None else now
     return [_reconciled(registry, job, moment) for job in jobs]

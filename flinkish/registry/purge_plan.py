@@ -48,7 +48,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Found:
-    """The files below a directory that flinkish has created, for example of checkpoints.
+    """What is below a directory that flinkish has created (for checkpoints, for example).
 
     ``stays`` is why they are never removed (the directory is a link, for instance), or None.
     ``modified`` is when something was last written there, in seconds since the epoch.
@@ -243,7 +243,7 @@ def _remembered(
 def _makes_stale(facts: JobFacts, jobs: Collection[JobFacts]) -> str | None:
     """Return why the record stays: the program's own checkpoint is at an earlier batch.
 
-    A plain ``run`` would continue in that checkpoint, and only the record tells that this job has
+    A plain ``run`` would continue in that checkpoint, and only the record shows that this job has
     gone on from it. The record of a later run of the query would serve as well.
     """
     for run in facts.runs:

@@ -1,6 +1,6 @@
 """The records of upgrades: a part of the registry.
 
-Each change names the revision that it is based on. If two processes carry out one upgrade, the one
+Each change states the revision that it is based on. If two processes carry out one upgrade, the one
 that has been overtaken notices at its next step.
 """
 
