@@ -315,7 +315,7 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
 
 
 def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
-    """Return the claims, without those whose newest row shows that the query has ended since.
+    """Return the claims, without those whose query, by its newest row, has ended since the claim.
 
     ``seen`` and ``since`` are revisions of the job: ``seen`` at the query's last report, ``since``
     at the claim.
