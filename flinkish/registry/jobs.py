@@ -113,8 +113,10 @@ class JobRecord:
 
     @property
     def has_given_name(self) -> bool:
-        """Whether a user named the job (``run --name``), which makes the name unique
-        among the jobs that have not ended."""
+        """Whether a user named the job (``run --name``).
+
+        Such a name is unique among the jobs that have not ended.
+        """
         return self.name != self.launch.default_name
 
 
