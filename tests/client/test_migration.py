@@ -13,8 +13,8 @@ from flinkish.client.program import own_application
 from flinkish.config import Config
 from flinkish.errors import LaunchFailed, UsageError
 from flinkish.messages.launch import Program
-from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
+from tests.support.checkpoints.saved import save
 
 
 def test_changes_are_planned(private: Path) -> None:

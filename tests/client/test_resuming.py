@@ -59,9 +59,9 @@ from flinkish.registry.jobs import (
 from flinkish.registry.liveness import process_ref
 from flinkish.registry.resumed_runs import newest_first, offered_names, taken_by
 from flinkish.savepoint.format.reader import open_savepoint
-from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.checkpoints.saved import save
 
 
 class Jobs:

@@ -24,8 +24,8 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
-from tests.cli.commands.test_state import save
 from tests.driver.test_gate import rate, rate_key
+from tests.support.checkpoints.saved import save
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS
 from tests.support.savepoint.places import place

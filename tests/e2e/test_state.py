@@ -16,7 +16,7 @@ from flinkish import storage
 from flinkish.driver.tasks import state_export
 from flinkish.errors import StorageError, UsageError
 from flinkish.messages.calls import StateTask
-from tests.cli.commands.test_state import save
+from tests.support.checkpoints.saved import save
 from tests.support.cli.command import LIGHT, Flinkish
 
 

@@ -18,10 +18,10 @@ from flinkish.registry.jobs import JobState, RequestKind, arguments_for
 from flinkish.testing import Jobs
 from flinkish.testing.jobs import RunningJob
 from tests.cli.commands.test_check import SUBMIT
-from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
 from tests.cli.conftest import cli as cli
 from tests.cli.conftest import private as private
+from tests.support.checkpoints.saved import save
 from tests.support.launcher_fakes import kill_processes, make_spark
 
 #: A program that remembers its arguments and starts no query.

@@ -10,9 +10,9 @@ from flinkish.engine.rows.types import parse_struct
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.files import LocalDirectory
 from flinkish.errors import Incompatible
-from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import unpack
+from tests.support.checkpoints.saved import save
 
 
 def test_the_plan_of_every_operator_is_shown(cli: Command, tmp_path: Path) -> None:

@@ -4,48 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from flinkish.engine.tables.frames import StateTable
 from flinkish.errors import Corrupt
-from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.operators.state_semantics import StateSemantics
-from flinkish.savepoint.format.contents import (
-    QuerySource,
-    SavepointJob,
-)
-from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state import state_rows
-from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import Command
-from tests.support.checkpoints.recorded import unpack
-
-V3 = "12" * 16
-
-
-def save(tmp_path: Path, *names: str, meaning: StateSemantics | None = None) -> str:
-    """A savepoint of recorded queries; each one's operator has its name as the uid."""
-    sources = []
-    for name in names:
-        checkpoint = unpack(f"spark43-{name}", tmp_path / "recorded")
-        operator = OperatorFacts(
-            0,
-            identity=OperatorIdentity(name, operator_id_v3=V3 if name == names[0] else None),
-            meaning=meaning,
-        )
-        sources.append(QuerySource(f"query {name}", str(checkpoint), operators=(operator,)))
-    info = write_savepoint(
-        str(tmp_path / "savepoints"),
-        SavepointJob("0123456789abcdef" * 2, "flights", spark_version="4.3.0"),
-        sources,
-        trigger="savepoint",
-        reporter=SilentSavepointReporter(),
-    )
-    shutil.rmtree(tmp_path / "recorded")
-    return info.path
+from tests.support.checkpoints.saved import V3, save
 
 
 def test_rows_as_json(cli: Command, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from flinkish.client.savepoints import Savepoint
 from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.state.given_rows import with_rows
-from tests.cli.commands.test_state import save
+from tests.support.checkpoints.saved import save
 
 
 def rows(path: str, state: str) -> list[dict[str, Any]]:
