@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from flinkish.client.context import Context
 from flinkish.client.restart_plan import Restart, plan_restart
 from flinkish.client.restarts import carry_out
-from flinkish.errors import DriverLost, FlinkishError
+from flinkish.errors import FlinkishError
 from flinkish.launch.restart_strategy import name_of
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
+from flinkish.registry.statements import is_guess
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
     return [
         job
         for job in registry.unacknowledged()
-        if (job.failure or {}).get("id") == DriverLost.id
+        if is_guess(job.failure)
         and name_of(job.launch.options) != "none"
         and not (job.supervisor is not None and is_alive(job.supervisor))  # it restarts the job
         and here in {ref.host for ref in (job.supervisor, job.driver) if ref is not None}

@@ -11,7 +11,6 @@ from flinkish.annotations import public_evolving
 from flinkish.client.context import Context, interruptible
 from flinkish.client.wait_goals import Goal, GoalKind, Watch
 from flinkish.errors import (
-    DriverLost,
     FlinkishError,
     ProgramFailed,
     WaitTimeout,
@@ -22,6 +21,7 @@ from flinkish.messages.codec import encode_fields
 from flinkish.messages.plan import RestorePlan
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
+from flinkish.registry.statements import is_guess
 from flinkish.registry.waiting import wait_job
 
 _POLL = 0.1
@@ -262,6 +262,4 @@ def not_failed(context: Context, job: JobRecord) -> JobRecord:
 
 def _may_be_replaced(failure: Mapping[str, Any]) -> bool:
     """Return whether a supervisor may still record more than this failure. Pure."""
-    return failure.get("id") == DriverLost.id or (
-        failure.get("id") == ProgramFailed.id and not failure.get("tail")
-    )
+    return is_guess(failure) or (failure.get("id") == ProgramFailed.id and not failure.get("tail"))

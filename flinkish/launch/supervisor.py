@@ -149,7 +149,7 @@ def _has_ended(url: str, job_id: str, watched: float = math.inf) -> bool:
     """
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)
-        may_go_on = is_guess(job.failure or {}) and watched <= silence_limit(job)
+        may_go_on = is_guess(job.failure) and watched <= silence_limit(job)
         if (job.state.is_final and not may_go_on) or job.supervisor != process_ref():
             return True
         submission = job_logs.submission_in(job.log_path)
@@ -180,7 +180,7 @@ def _record_end(
         if job.state is JobState.CANCELLING:
             registry.transition(job_id, JobState.CANCELED, f"its driver {how_it_ended(status)}")
             return None
-        guessed = job.state is JobState.FAILED and (failure or {}).get("id") == DriverLost.id
+        guessed = job.state is JobState.FAILED and is_guess(failure)
         if job.state.is_final and not guessed:
             return None
         if end_requested:

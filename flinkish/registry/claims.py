@@ -24,7 +24,7 @@ from flinkish.registry.database import Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState, ProcessRef
 from flinkish.registry.requests import Mailbox
 from flinkish.registry.rows import JOB_COLUMNS, column_value, dump, facts_of, job_of, query_of
-from flinkish.registry.statements import in_lists, job_row, lock, locked, set_fields
+from flinkish.registry.statements import GUESS, in_lists, job_row, lock, locked, set_fields
 
 
 class QueryReports(Mailbox):
@@ -248,7 +248,7 @@ class Claims(QueryReports):
                     f"(SELECT job_id FROM flinkish_jobs WHERE state IN ({_FINAL}) "
                     "AND COALESCE(failure, '') NOT LIKE :lost)",
                     resource=each,
-                    lost='%"driver-lost"%',
+                    lost=GUESS,
                 )
                 tx.execute(
                     "INSERT INTO flinkish_claims (resource, job_id, query, since) VALUES "

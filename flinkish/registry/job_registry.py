@@ -172,7 +172,7 @@ class Registry(SavepointTable, UpgradeRecords):
         def work(tx: Transaction) -> JobState:
             self._database.serialize(tx)
             job = locked(tx, job_id)
-            is_lost = job.state is JobState.FAILED and is_guess(job.failure or {})
+            is_lost = job.state is JobState.FAILED and is_guess(job.failure)
             if not is_lost or job.driver != driver or job.end_time is None:
                 return job.state
             purged, now = why_purged(job), self.now()

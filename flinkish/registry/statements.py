@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.errors import (
     AmbiguousJob,
+    DriverLost,
     FlinkishError,
     JobNotFound,
     NameTaken,
@@ -141,9 +142,13 @@ def unknown(job_id: str) -> JobNotFound:
     return JobNotFound(f"could not find job {job_id}")
 
 
-def is_guess(failure: Mapping[str, Any]) -> bool:
-    """Return whether a failure is only a reader's finding that the process was gone."""
-    return failure.get("id") == "driver-lost"
+#: Matches, with LIKE, the recorded failures for which :func:`is_guess` is true.
+GUESS = f'%"{DriverLost.id}"%'
+
+
+def is_guess(failure: Mapping[str, Any] | None) -> bool:
+    """Return whether a failure may be only a reader's finding that the process was gone. Pure."""
+    return failure is not None and failure.get("id") == DriverLost.id
 
 
 def lock(tx: Transaction, job_id: str) -> None:

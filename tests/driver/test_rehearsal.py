@@ -74,7 +74,7 @@ def test_a_query_that_the_program_does_not_name_is_planned_without_a_name() -> N
         def session_created(self, session: Any) -> None:
             pass
 
-        def _name_of(self, facts: WriterFacts) -> str:
+        def _name_of(self, facts: WriterFacts, session: Any) -> str:
             return "query-1"
 
     facts = WriterFacts()

@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.discovery import directory_name
+from flinkish.driver.plan.writer_settings import qualified
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import ConsentNeeded
-from flinkish.storage import same_place
+from flinkish.storage import one_name, same_place
 
 if TYPE_CHECKING:
     from flinkish.driver.plan.writer_settings import WriterFacts
@@ -43,9 +44,9 @@ class Names:
     def generate(self, location: str | None, retried: str | None) -> str:
         """Return a name for an unnamed query: ``query-1``, ``query-2`` ... in the order of starts.
 
-        ``location`` is the program's own checkpoint location; the same location again is the same
-        query. ``retried`` is the name of an unnamed query that failed and has not been started
-        again since.
+        ``location`` is the program's own checkpoint location, from :func:`one_spelling`; the same
+        location again is the same query. ``retried`` is the name of an unnamed query that failed
+        and has not been started again since.
         """
         with self._lock:
             if location is not None and location in self._by_location:
@@ -107,6 +108,11 @@ class Names:
             self._by_location.update(dict.fromkeys(places, name))
             if reserved:
                 self._reserved.add(name)
+
+
+def one_spelling(own: str, session: Any) -> str:
+    """Return a program's own checkpoint location as Spark would find it, whatever its spelling."""
+    return one_name(str(qualified(own, session)))
 
 
 def _run_directory(name: str, run: int) -> str:

@@ -25,7 +25,7 @@ from flinkish.driver.restore.typed_formats import (
     with_restored,
 )
 from flinkish.driver.runtime.earlier_runs import EarlierRun
-from flinkish.driver.runtime.naming import Names, retried_name
+from flinkish.driver.runtime.naming import Names, one_spelling, retried_name
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured
@@ -159,7 +159,7 @@ class Preparer:
         """
         place = own
         if own is not None and not self.names.knows(own):
-            place = storage.one_name(str(qualified(own, session)))
+            place = one_spelling(own, session)
         name = self.names.generate(place, retried)
         run = self._earlier.get(name)
         if run is not None and own is not None and place is not None:

@@ -18,7 +18,7 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import query_record
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
-from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.query_restores import (
     check_names,
     offers_here,
@@ -28,7 +28,7 @@ from flinkish.driver.restore.query_restores import (
 )
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
-from flinkish.driver.runtime.naming import Names
+from flinkish.driver.runtime.naming import Names, one_spelling
 from flinkish.driver.runtime.pipeline_run import PipelineRun
 from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed
 from flinkish.driver.spark.jvm import configured
@@ -168,7 +168,7 @@ class PlanningRuntime:
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
         """Plan the query, and return a query that has ended; ``begin`` is never called."""
         self.session_created(writer._spark)
-        name = self._name_of(facts)
+        name = self._name_of(facts, writer._spark)
         try:
             if self._planner is not None:
                 self._plan_restore(self._planner, name, writer, facts)
@@ -220,10 +220,11 @@ class PlanningRuntime:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _name_of(self, facts: WriterFacts) -> str:
-        """Return a query's name; an unnamed query is named according to the order of the starts."""
+    def _name_of(self, facts: WriterFacts, session: Any) -> str:
+        """Return a query's name; an unnamed one is named as in a job in which no query fails."""
         if facts.query_name is None:
-            return self._names.generate(None, None)
+            own = own_location(facts, session)
+            return self._names.generate(own and one_spelling(own, session), None)
         return self._names.given(str(facts.query_name))
 
 

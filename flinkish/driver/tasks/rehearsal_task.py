@@ -58,7 +58,7 @@ class RehearsedProgram(PlanningRuntime):
         """
         session = writer._spark
         self.session_created(session)
-        name = self._name_of(facts)
+        name = self._name_of(facts, session)
         if any(query.error is not None for query in self._rehearsed):
             return ended_query(name)
         try:

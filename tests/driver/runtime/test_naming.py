@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from flinkish.driver.runtime.naming import Names
+from flinkish.driver.script import run_callable
+from flinkish.driver.tasks.describe import PlanningRuntime
 from flinkish.registry.jobs import JobState, RequestKind
 from tests.driver.test_gate import rate
 from tests.support.driver.in_process_job import InProcessJob
@@ -108,3 +110,29 @@ def test_a_relative_checkpoint_location_is_sparks_to_resolve(
     job.request(RequestKind.CANCEL)
     assert job.wait().state is JobState.CANCELED
     shutil.rmtree(checkpoint)
+
+
+@pytest.mark.spark
+def test_a_plan_names_unnamed_queries_as_the_job_does(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    seen: list[str] = []
+
+    def program() -> None:
+        for place in (own, f"file:{own}", tmp_path / "other", tmp_path / "." / "own"):
+            writer = rate(spark).writeStream.format("noop").trigger(availableNow=True)
+            query = writer.option("checkpointLocation", str(place)).start()
+            query.awaitTermination()
+            seen.append(query.name)
+
+    planning = PlanningRuntime({})
+    assert planning.run(lambda: run_callable(program)).error is None
+    names = ["query-1", "query-1", "query-2", "query-1"]
+    assert seen == [name for name, _ in planning.queries] == names
+    assert not own.exists()
+
+    job = new_job().start(program)
+    assert job.wait().state is JobState.FINISHED
+    assert [Path(query.checkpoint).name for query in job.runtime.queries()] == ["own", "other"]
+    assert [query.name for query in job.runtime.queries()] == ["query-1", "query-2"]
