@@ -279,7 +279,9 @@ def why_skip(history: Sequence[Request]) -> str | None:
         created = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(request.created))
         since = f"since {created}"
         if request.kind is RequestKind.SAVEPOINT:
-            return f"its savepoint {request.request_id} is still being written, {since}"
+            pending = request.state is RequestState.PENDING
+            doing = "waiting for the driver" if pending else "being written"
+            return f"its savepoint {request.request_id} is still {doing}, {since}"
         return f"it is being ended by the {request.kind.value} {request.request_id}, {since}"
     return None
 

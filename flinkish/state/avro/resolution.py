@@ -245,8 +245,8 @@ class _Walk:
             elif len(set(former)) == 1:
                 origins[each.name] = written[former[0]]
             elif former:
-                both = " and ".join(former)
-                text = f"{both} were both written, and are its aliases; keep only one alias"
+                names = ", ".join(dict.fromkeys(former))
+                text = f"its aliases {names} were all written; keep only one alias"
                 self._problem((*path, each.name), text)
                 origins[each.name] = written[former[0]]
         return self._once(origins, path)

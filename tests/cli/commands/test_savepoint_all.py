@@ -130,7 +130,7 @@ def test_the_timeout_is_for_all_together(cli: Command) -> None:
     assert len(again.err.splitlines()) == 2
     for line, job in zip(again.err.splitlines(), deaf, strict=True):
         assert line.startswith(f"skipped: job deaf{deaf.index(job)} ({job}): its savepoint ")
-        assert "still being written" in line
+        assert "still waiting for the driver, since" in line
     with cli.registry() as registry:
         assert [len(registry.requests(job)) for job in deaf] == [1, 1]
 
