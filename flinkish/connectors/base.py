@@ -1,8 +1,8 @@
 """The interface of a connector: one format that queries read and write. Pure.
 
-:class:`Connector` itself is for formats of which flinkish knows nothing: it leaves their offsets to
-Spark. The other modules and folders of this package derive connectors for the formats that flinkish
-knows; :mod:`.registry` lists them. The driver asks brokers, tables and directories
+:class:`Connector` itself is for formats whose offsets flinkish leaves to Spark. Other modules and
+folders of this package derive connectors for the formats whose offsets flinkish understands;
+:mod:`.registry` lists the connectors. The driver asks brokers, tables and directories
 (``flinkish.driver.connectors``), and passes on their answer as a
 :class:`~flinkish.connectors.sources.SourceAnswer`.
 
@@ -44,7 +44,11 @@ NO_OFFSETS = Unresolved(
 def with_answer(
     row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions, at: str | None = None
 ) -> SourcePlan:
-    """Return the row of a source with the findings about its saved position, or about ``at``."""
+    """Return the row of a source with the findings about its saved position.
+
+    If ``at`` is given, the findings are about that position instead. A row that blocks, or that has
+    no saved position or no answer, stays as it is.
+    """
     source, saved = row.new, row.saved
     if source is None or saved is None or row.blocks or answer is None:
         return row
@@ -76,7 +80,10 @@ def _checks(findings: Iterable[Finding], begins: str) -> tuple[Check, ...]:
 def with_offsets(
     row: SourcePlan, target: Target, offsets: NewOffsets | Unresolved, agreed: RestoreOptions
 ) -> SourcePlan:
-    """Return the row of a source that ``--set-offsets`` moves, or that it cannot move."""
+    """Return the row of a source that ``--set-offsets`` moves, or that it cannot move.
+
+    A row that blocks stays as it is.
+    """
     source, saved = row.new, row.saved
     if row.blocks or source is None or saved is None:
         return row
@@ -118,7 +125,8 @@ class Connector:
     Attributes
     ----------
     name
-        As in ``DataStreamReader.format``, in lower case.
+        As in ``DataStreamReader.format``, in lower case; ``file`` for all formats of Spark's file
+        source.
     label
         Its name for people.
     options
@@ -131,9 +139,10 @@ class Connector:
     answers_offline
         Whether its sources are looked at even with ``--offline``.
     in_catalogs
-        Whether its tables are identified by a name in a catalog, not by a path.
+        Whether ``load`` and ``start`` take the name of a table in a catalog, not only a path.
     keeps_versions
-        Whether a sink is a table that records its queries, and can be rolled back to a version.
+        Whether a sink is a table that records the queries that write to it, and that can be rolled
+        back to a version.
     repeats_batches
         Whether a sink writes a repeated batch a second time (at-least-once).
     keeps_log
@@ -172,7 +181,10 @@ class Connector:
         )
 
     def unasked(self, source: NewSource, saved: SavedSource, why: str = "") -> SourceAnswer | None:
-        """Return what is known of a position if no system is asked; ``why`` is the reason."""
+        """Return what is known of a position without asking a system; None if nothing is.
+
+        ``why`` is the reason for not asking.
+        """
         return None
 
     def offsets(
@@ -190,7 +202,8 @@ class Connector:
     ) -> SourcePlan:
         """Return the row of a source with the findings about its position.
 
-        If ``target`` is given, the source is moved there first.
+        If ``target`` is given, the source is moved, and the findings are about its new position. A
+        row that blocks is not moved, and a source without a saved position cannot be.
         """
         source, saved = row.new, row.saved
         if source is None or target is None or (row.blocks and saved is not None):
@@ -198,16 +211,19 @@ class Connector:
         if saved is None:
             return not_set(row)
         offsets = self.offsets(source, saved, target, answer)
-        if isinstance(offsets, NewOffsets):  # from there on it is judged as from a saved position
+        if isinstance(offsets, NewOffsets):  # they are judged like saved offsets
             row = with_answer(row, answer, agreed, at=offsets.offset)
         return with_offsets(row, target, offsets, agreed)
 
     def judge_unpaired(
         self, row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions
     ) -> SourcePlan:
-        """Return the row of a source of a plain checkpoint, which describes no position."""
+        """Return the row of a source that no saved position is matched with.
+
+        The source may still have one: a plain checkpoint does not say what its positions belong to.
+        """
         return row
 
     def replayed(self, spark: str) -> Finding | None:
-        """Return a finding if this version of Spark fails when it replays a planned batch."""
+        """Return a finding if the version ``spark`` may fail after replaying a planned batch."""
         return None

@@ -1,19 +1,19 @@
 """Findings about a Delta source that resumes from a saved position. Pure.
 
-Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
+Facts used, observed on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 
 * A position is a ``DeltaSourceOffset``: ``reservoirId`` (the table's id), ``reservoirVersion`` (the
   version that is read next) and ``index`` (of a file in that version; -1 before the first file).
 * A table with another id fails the query (``DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE``). A
-  log that lacks the position's version fails it too, even with ``failOnDataLoss=false``
+  log that lacks the position's version also fails it, even with ``failOnDataLoss=false``
   (``DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE``).
 * A later commit that removes or rewrites rows, such as a ``RESTORE``, fails the query that reaches
   the commit (``DELTA_SOURCE_TABLE_IGNORE_CHANGES``), unless ``skipChangeCommits``,
-  ``ignoreChanges`` or ``readChangeFeed`` is set. By Delta's code of 3.3 and 4.0,
+  ``ignoreChanges`` or ``readChangeFeed`` is set. According to the code of Delta 3.3 and 4.0,
   ``ignoreDeletes`` allows only commits that remove files and add none, such as a ``DELETE`` of
   whole partitions.
 * ``isStartingVersion`` says that the version is read as a snapshot: its commit is not read. (This
-  was not run; Delta's code says so.)
+  was not observed; Delta's code says so.)
 * A later change of the schema ends the query once (``DELTA_SCHEMA_CHANGED_WITH_VERSION``) if the
   query was planned with another schema.
 """
@@ -167,7 +167,7 @@ class DeltaConnector(Connector):
 DELTA = DeltaConnector(
     "delta",
     "Delta Lake",
-    # These options decide which table the source reads, and what it does with changed rows.
+    # These options decide which table the source reads, and how it treats missing or changed rows.
     options=(
         *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
         *("readChangeFeed", "skipChangeCommits"),

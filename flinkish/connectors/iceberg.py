@@ -4,7 +4,7 @@ A position is ``{"version":1,"snapshot_id":..,"position":..,"scan_all_files":..}
 (``org.apache.iceberg.spark.source.StreamingOffset``): the files up to ``position`` of that snapshot
 were read, and all snapshots before it. A ``snapshot_id`` of -1 means that nothing was read.
 
-Facts used, seen on Spark 3.5.9 with Iceberg 1.10.1, and on Spark 4.1.4 with Iceberg 1.11.0
+Facts used, observed on Spark 3.5.9 with Iceberg 1.10.1, and on Spark 4.1.4 with Iceberg 1.11.0
 (``SparkMicroBatchStream``):
 
 * The saved snapshot must exist, and must be the current one or an ancestor of it, even if all files
@@ -14,11 +14,11 @@ Facts used, seen on Spark 3.5.9 with Iceberg 1.10.1, and on Spark 4.1.4 with Ice
   checkpoint) must exist as well.
 * A table without snapshots is read as empty at any position, and later from its first snapshot.
 * The source reads the files of ``append`` snapshots. It skips ``replace`` (maintenance), and fails
-  at ``delete`` and ``overwrite`` unless ``streaming-skip-delete-snapshots`` or
-  ``streaming-skip-overwrite-snapshots`` is true. With the option it skips such snapshots and the
-  rows that they add; rows that they remove stay in the query's state and output.
-* Without a position it starts at the oldest existing ancestor of the current snapshot, or by
-  ``stream-from-timestamp``: rows that earlier snapshots added are never read.
+  at ``delete`` unless ``streaming-skip-delete-snapshots`` is true, and at ``overwrite`` unless
+  ``streaming-skip-overwrite-snapshots`` is. With the option it skips such snapshots and the rows
+  that they add; rows that they remove stay in the query's state and output.
+* Without a position it starts at the oldest existing ancestor of the current snapshot, or at the
+  time in ``stream-from-timestamp``. Rows that earlier snapshots added are never read.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def parse_iceberg_position(offset: str) -> IcebergPosition | None:
 
 @dataclass(frozen=True)
 class Written:
-    """A snapshot of a table: its operation, and the rows that it added (None if not known)."""
+    """A snapshot of a table: its operation, and how many rows it added (None if not known)."""
 
     snapshot: int
     operation: str
@@ -90,9 +90,11 @@ class IcebergAnswer(SourceAnswer):
     whole
         Whether the table still has the history of the current snapshot from its beginning.
     since
-        The snapshots after the position that lead to the current one, oldest first.
+        The snapshots that lead to the current one, oldest first; without those up to the position,
+        if ``ancestor``.
     before
-        The number of rows that were appended up to the position; None if unknown.
+        How many rows were appended up to the snapshot of the position, as far as is known; None if
+        nothing is known.
     """
 
     position: IcebergPosition
@@ -105,7 +107,7 @@ class IcebergAnswer(SourceAnswer):
     before: int | None = None
 
     def judge(self, offset: str, consent: Consent) -> Iterator[Finding]:
-        """Yield the findings about a source that resumes from the position that was asked for."""
+        """Yield the findings about a source that resumes from ``position``; none for another."""
         if parse_iceberg_position(offset) != self.position:
             return
         findings = list(self._position(consent))
@@ -125,7 +127,7 @@ class IcebergAnswer(SourceAnswer):
         yield Finding("table-reset", RestoreOutcome.NOTE, text)
 
     def _position(self, consent: Consent) -> Iterator[Finding]:
-        """Yield the reasons why the source cannot resume at the position."""
+        """Yield the finding if the source cannot resume at the position, or loses rows there."""
         snapshot = self.position.snapshot
         afresh = (
             f"start it from scratch and keep the state: {consent.reset} ({FROM_TIME} sets "

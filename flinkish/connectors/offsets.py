@@ -40,9 +40,9 @@ class Target:
     Attributes
     ----------
     time_ms
-        For ``timestamp``: the milliseconds since the epoch.
+        The milliseconds since the epoch, if ``how`` is ``timestamp``.
     offsets
-        For ``offsets``: parsed JSON in the source's own form.
+        Parsed JSON in the source's own form, if ``how`` is ``offsets``.
     """
 
     how: Literal["earliest", "latest", "timestamp", "offsets", "moved"]
@@ -71,7 +71,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Return the target that a text names; raise UsageError if it names none."""
+    """Return the target that a text names; raise UsageError if it names no valid one."""
     word = text.strip()
     if word in ("earliest", "latest"):
         return Target("earliest" if word == "earliest" else "latest")
@@ -130,12 +130,12 @@ class NewOffsets:
 
     @property
     def skipped(self) -> int:
-        """The rows that are never read, at most."""
+        """How many rows are never read, at most; 0 if the number is not :attr:`known`."""
         return sum(move.skipped for move in self.moves)
 
     @property
     def repeated(self) -> int:
-        """The rows that are read again, at most."""
+        """How many rows are read again, at most; 0 if the number is not :attr:`known`."""
         return sum(move.repeated for move in self.moves)
 
     def missing_consents(self, saved: str, *, lost: bool, repeated: bool) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class NewOffsets:
         return tuple(flags)
 
     def cost(self) -> str:
-        """Return the rows that are skipped or read again, as the end of a sentence."""
+        """Return how many rows are skipped or read again, as the end of a sentence."""
         if not self.known:
             return "the number of rows skipped or read again is unknown"
         if not self.moves:
@@ -168,7 +168,7 @@ class NewOffsets:
 
 @dataclass(frozen=True)
 class Unresolved:
-    """Why a source cannot be moved: a stable id, a text that follows its name, and advice."""
+    """Why a source cannot be moved: a stable id, a text to follow the source's name, and advice."""
 
     reason: str
     text: str
@@ -176,9 +176,11 @@ class Unresolved:
 
 
 def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresolved:
-    """Return the offsets of a source other than Kafka: as given, if they look like the saved ones.
+    """Return the offsets to which a source other than Kafka's is moved, or why it cannot be moved.
 
-    ``saved`` is the line of the offset log, ``kind`` the format (``file``, ``rate`` ...).
+    The target must be explicit offsets that look like the saved ones; for a file source, its log
+    must have them. ``saved`` is the line of the offset log, ``kind`` the format (``file``, ``rate``
+    ...).
     """
     if target.how == MOVED:
         text = f"has no files that could have been moved: it is a {kind} source"

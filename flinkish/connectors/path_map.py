@@ -1,8 +1,8 @@
 """Other places for the paths that a savepoint names (``--map-path``). Pure.
 
 A path or URL is mapped if it is OLD or lies below OLD; the rest of the path stays. The schemes of
-S3 (``s3``, ``s3a``, ``s3n``) count as one: a mapped URL keeps the scheme of the old URL, because
-the same program reads both.
+S3 (``s3``, ``s3a``, ``s3n``) count as one. If both URLs are on S3, the mapped URL keeps the scheme
+of the old one, because the same program reads both; if only NEW is on S3, it gets ``s3a``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PathMap:
         return bool(self.pairs)
 
     def pair_of(self, path: str) -> tuple[str, str] | None:
-        """Return the pair that maps a path or URL without escapes."""
+        """Return the pair that maps a path or URL without escapes; None if none does."""
         key = _key(path)
         return next((pair for pair in self.pairs if _is_below(key, _key(pair[0]))), None)
 
@@ -42,7 +42,7 @@ class PathMap:
         return _like(path, pair[1]) + _key(path)[len(_key(pair[0])) :]
 
     def url(self, url: str) -> str | None:
-        """Return the new URL of a file in a log of Spark's, with percent escapes."""
+        """Return the new URL, with percent escapes, of a file in a Spark log; None if it stays."""
         path = normal_path(unquote(url))
         pair = self.pair_of(path)
         if pair is None:
@@ -52,7 +52,7 @@ class PathMap:
         return "/".join([_escaped(_like(path, pair[1])), *rest])
 
     def url_from_outside(self, url: str, place: str) -> str | None:
-        """As :meth:`url`; None for a file in ``place``, which would be mapped a second time."""
+        """As :meth:`url`, but None for a file in ``place``, whose URL is the new one already."""
         return None if _is_below(_key(unquote(url)), _key(place)) else self.url(url)
 
     def leads_to(self, path: str) -> bool:
@@ -60,7 +60,7 @@ class PathMap:
         return any(_is_below(_key(path), _key(new)) for _, new in self.pairs)
 
     def signature(self, signature: str) -> str | None:
-        """Return what a source reads, ``format[path]``, at its new place."""
+        """Return what a source reads, ``format[path]``, at its new place; None if it stays."""
         kind, bracket, rest = signature.partition("[")
         path = self.path(rest.removesuffix("]")) if bracket else None
         return None if path is None else f"{kind}[{path}]"
@@ -93,7 +93,7 @@ def _is_below(key: str, above: str) -> bool:
 
 
 def _like(old: str, new: str) -> str:
-    """Return a new place; one on S3 gets the S3 scheme of the old place, by default ``s3a``."""
+    """Return a new place; if it is on S3, with the S3 scheme of the old place, or else ``s3a``."""
     was = _S3.match(old)
     return _S3.sub(was.group() if was else "s3a://", normal_path(new)).rstrip("/")
 

@@ -9,10 +9,10 @@ from flinkish.connectors.iceberg import ICEBERG
 from flinkish.connectors.kafka.connector import KAFKA
 from flinkish.connectors.sources import kind_of
 
-#: Hudi's tables are not read, but its sink is known to have no log.
+#: flinkish does not read Hudi's tables, but knows that Hudi's sink has no log.
 _HUDI = Connector("hudi", keeps_log=False)
 CONNECTORS = {each.name: each for each in (DELTA, FILES, _HUDI, ICEBERG, KAFKA)}
-#: Prefixes of the classes that a program may name in place of a format.
+#: Prefixes of the classes that a program may name in place of a format that flinkish knows.
 _CLASSES = ("org.apache.spark.", "org.apache.iceberg.", "com.databricks.spark.", "io.delta.")
 _FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 #: Formats by the packages of their classes.
@@ -24,8 +24,8 @@ _PACKAGES = {name: name for name in _FILES} | {
 def source_connector(signature: str | None, offset: str = "") -> Connector:
     """Return the connector of a source, by what it reads.
 
-    For a table of a catalog, the signature has the name of the table and not the format. Then the
-    form of the saved position shows the format.
+    For a table of a catalog, the signature has the name of the table and not the format. The form
+    of the saved position then shows the format, if flinkish knows it.
     """
     kind = kind_of(signature)
     if kind in CONNECTORS:
@@ -40,7 +40,10 @@ def sink_connector(format: str | None) -> Connector:
 
 
 def short_format(format: str) -> str:
-    """Return the short name of a format that a class of Spark, Delta or Iceberg may stand for."""
+    """Return the short name of a format that may be the name of a class; other names stay.
+
+    Known are the classes of Spark, Delta, Iceberg and Databricks (``com.databricks.spark.avro``).
+    """
     if not format.startswith(_CLASSES):
         return format
     return next((_PACKAGES[part] for part in format.split(".") if part in _PACKAGES), format)
@@ -49,7 +52,8 @@ def short_format(format: str) -> str:
 def source_options(format: str, *, is_catalog_table: bool) -> tuple[str, ...]:
     """Return the names of the options of a source that matter to a restore.
 
-    For a table of a catalog, ``format`` is the name of the table.
+    ``is_catalog_table`` says that the source may be a table of a catalog. If it is one, ``format``
+    is the name of the table.
     """
     if format in CONNECTORS:
         return CONNECTORS[format].options

@@ -1,4 +1,4 @@
-"""The row of a source in a restore plan, and what is known when it is judged. Pure."""
+"""The row of a source in a restore plan, and what is known when the row is judged. Pure."""
 
 from __future__ import annotations
 
@@ -34,15 +34,18 @@ class FileMove:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """The verdict on a source of the program, or on a saved source that the program does not read.
+    """The verdict on a source of a query, or on a saved position that no source of the query takes.
 
     Attributes
     ----------
     new
-        None for a saved source that the program does not read.
+        None for a saved position that no source of the query takes.
+    saved
+        None for a source that no saved position is matched with.
     verdict
-        ``consent-needed`` must not be executed without consent, ``incompatible`` not at all;
-        ``changed`` needs a warning; ``dropped`` is counted by ``non_restored_state``.
+        With ``consent-needed`` the restore must not be carried out without the user's consent, with
+        ``incompatible`` not at all. ``changed`` needs a warning. Positions with ``dropped`` count
+        in ``non_restored_state``.
     reason
         An id for programs.
     text, advice
@@ -52,7 +55,7 @@ class SourcePlan:
     checks
         Further findings about the source.
     repeated_rows
-        The maximum number of rows that are read again; None likewise.
+        The maximum number of rows that are read again; None in the same cases.
     set_to
         The position that replaces the saved one (``--set-offsets``).
     moves
@@ -97,7 +100,7 @@ class SourceFacts:
     targets: Mapping[int, Target] = field(default_factory=dict)
 
 
-#: No system was asked.
+#: No system was asked, and the user has given no options.
 NO_FACTS = SourceFacts()
 
 

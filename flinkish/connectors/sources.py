@@ -16,7 +16,7 @@ from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 _PORT = r"(?!\d+(?:/|$))"
 _SECRET, _S3_SECRET = (re.compile(rf"^[^/:]*:{port}[^@]*@(?:[^/@]*@)*") for port in (_PORT, ""))
 _S3 = frozenset({"s3", "s3a", "s3n"})
-#: The key of a saved query.
+#: The key of a saved query; None for the query of a plain checkpoint.
 QueryKey = str | None
 
 
@@ -48,14 +48,14 @@ class SavedSource(Identified):
     entry
         The line of the offset log, from 0.
     directory
-        Its directory below ``sources/``.
+        The source's directory below ``sources/``.
     offset
-        The text of that line.
+        The text of the line ``entry``; always ``-`` for a source of a plain checkpoint.
     signature
         A description of what the source reads.
     inputs
-        Pairs of ordinal and input, for operators with several inputs: the input through which the
-        source reaches them (a join's left is 0).
+        For operators with several inputs, pairs of an operator's ordinal and the input through
+        which the source reaches that operator (a join's left is 0).
     topics
         The record of the topics of a Kafka source (``flinkish.connectors.kafka.reading``), as
         the savepoint has it.
@@ -76,7 +76,7 @@ class SavedSource(Identified):
 
     @property
     def is_named(self) -> bool:
-        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
+        """Whether the program gave the source a name in Spark (see :func:`is_spark_name`)."""
         return is_spark_name(self.uid, self.directory)
 
     def answers_to(self, name: str) -> bool:
@@ -128,7 +128,7 @@ class NewSource:
 
     @property
     def is_named(self) -> bool:
-        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
+        """Whether the program gave the source a name in Spark (see :func:`is_spark_name`)."""
         return is_spark_name(self.uid, self.directory)
 
     def describe(self) -> str:
@@ -167,7 +167,10 @@ def reset_flag(source: NewSource) -> str:
 
 
 def name_option(option: str, source: NewSource, more: str = "") -> str:
-    """Return an option that names a source, quoted for a shell where necessary."""
+    """Return an option that names a source, quoted for a shell where necessary.
+
+    ``more`` follows the name of the source.
+    """
     name = (source.uid or source.signature) + more
     plain = re.fullmatch(r"[\w.=,:/@%+-]+", name)
     return f"{option} " + (name if plain else "'" + name.replace("'", "'\\''") + "'")
@@ -183,8 +186,9 @@ OFFLINE = "--offline"
 class Finding:
     """One fact that matters for the restore of a source; ``reason`` is its stable id.
 
-    ``text`` continues a sentence that begins with the name of the source. ``rows`` is the number of
-    rows that are never read because of this fact; None if there are none, or the number is unknown.
+    ``text`` continues a sentence that begins with the name of the source. ``rows`` is how many
+    rows, at most, are never read because of this fact; None if the number is unknown, or if the
+    fact loses none.
     """
 
     reason: str

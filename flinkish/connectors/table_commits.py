@@ -32,8 +32,9 @@ class TableCommit:
     replaces_rows
         Whether the commit replaces all rows of the table, or may have replaced them.
     is_first
-        Whether the history that was read begins with this commit although nothing was cut off: the
-        commit created the table, or brought it back to a version before those that were read.
+        Whether the history begins with this commit, and was not cut off before it: the commit
+        created the table, or brought it back to an unknown version or to one before those that were
+        read.
     """
 
     version: int
@@ -81,7 +82,7 @@ class RollbackTarget:
     version
         None if the table cannot go back; ``why`` is then the reason.
     undone
-        The commits after that version, oldest first.
+        The commits that going back would undo, oldest first.
     """
 
     version: int | None
@@ -103,7 +104,7 @@ class Drift:
         belong to a job that went on from this savepoint or an earlier one: the restored query then
         reads the input of these commits again.
     replaced
-        Commits of others that replaced all rows of the table.
+        Commits of others that replaced all rows of the table, or may have replaced them.
     others
         The remaining commits of others, without maintenance.
     """
@@ -123,9 +124,11 @@ def drift(
 ) -> Drift:
     """Return what others have done to a table since a savepoint.
 
-    If the savepoint recorded no version, the query's newest commit up to the saved batch stands for
-    it. If the history lacks that version, nothing is known, unless the history is whole. Then, or
-    if the query's newest commit is of a batch before ``committed``, the table was brought back.
+    The commits after the recorded version count. If the history lacks that version, the table was
+    brought back, or, if older commits were cut off, nothing is known. If the savepoint recorded no
+    version, the query's newest commit up to the saved batch stands for it; the table was then
+    brought back if the query's newest commit is of a batch before ``committed``. If nothing is
+    known, the result is empty.
 
     Parameters
     ----------

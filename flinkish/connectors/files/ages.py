@@ -8,7 +8,7 @@ Facts used (``FileStreamSource`` and its ``SeenFilesMap``, proven on Spark 3.5.9
 * Spark forgets the files in the log that are older than ``maxFileAge`` allows: such a file is read
   again if its modification time is newer now.
 * With ``latestFirst`` and a limit for a batch, Spark ignores ``maxFileAge``, so that files of any
-  age wait. A program that lacks ``latestFirst`` or the limit then drops the old ones.
+  age wait. If the program of the restore lacks ``latestFirst`` or the limit, it drops old files.
 * With ``cleanSource`` the files of a batch are archived (below ``sourceArchiveDir``, by their whole
   path) or deleted when a later batch is planned. The files of the newest batch may be gone without
   harm, although Spark asks for them at a restart.
@@ -29,8 +29,8 @@ from flinkish.messages.restore_options import RestoreOptions
 
 _DAY_MS = 86_400_000
 _DEFAULT_MS = 7 * _DAY_MS
-#: A savepoint that anybody may have written can give the text, so the number of digits is limited:
-#: 18 digits always fit into a long of Spark.
+#: The text may come from a savepoint that anybody may have written, so the number of digits is
+#: limited: 18 digits always fit into a long of Spark.
 _AGE = re.compile(r"(?P<number>[0-9]{1,18})\s*(?P<unit>[a-z]*)")
 _UNITS = {
     "us": 0.001,
@@ -159,7 +159,8 @@ def archive_to_list(own: str | None, saved: str | None) -> str | None:
     """Return the archive in which to look for files: the program's, or the savepoint's within it.
 
     Anybody may have written the savepoint, so its archive is listed only if it lies within the
-    program's. ``own`` and ``saved`` are the two locations in their normal form.
+    program's. ``own`` and ``saved`` are the two locations in their normal form, None if there is
+    none.
     """
     if own is None or saved is None:
         return own
@@ -170,7 +171,7 @@ def archive_to_list(own: str | None, saved: str | None) -> str | None:
 def with_cleaned(
     row: SourcePlan, source: NewSource, reading: FileReading, options: RestoreOptions
 ) -> SourcePlan:
-    """Return the row with the files that another run has read and cleaned since."""
+    """Return the row with the files that another run has read and cleaned since, or may have."""
     cleaned = reading.cleaned
     if cleaned is None or row.blocks:
         return row

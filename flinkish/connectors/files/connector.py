@@ -18,7 +18,7 @@ _RECORDED = (
 
 
 class FileConnector(Connector):
-    """Files. Spark recognizes new files by their paths, so the findings are about paths."""
+    """Spark's file source and sink. The source recognizes new files by their paths or names."""
 
     def changed(self, source: NewSource, saved: SavedSource) -> SourcePlan:
         """Return the row of a source that reads another path now."""

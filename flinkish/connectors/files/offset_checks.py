@@ -1,4 +1,4 @@
-"""Findings about a file source that resumes from a saved position in another path. Pure.
+"""Findings about a file source that resumes from a saved position, perhaps in another path. Pure.
 
 Facts used (``FileStreamSource``, proven on Spark 3.5.9 and 4.3.0):
 

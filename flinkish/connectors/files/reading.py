@@ -15,7 +15,8 @@ class FileAges:
     Attributes
     ----------
     lost
-        How many waiting files are never read, although Spark would read them without the restore.
+        How many waiting files are never read, although no age limit left them out before the
+        restore.
     forgotten
         How many files that were read are read again.
     days
@@ -47,7 +48,7 @@ class Cleaned:
     place
         The archive.
     unlisted
-        The archive that the savepoint names and the program does not: it is not listed.
+        The archive that the savepoint names and the program does not, so that it is not listed.
     gone_on
         The newest batch of another run of the query, if that is later than the savepoint's batch.
     """
@@ -78,21 +79,21 @@ class FileReading(SourceAnswer):
     pattern
         Whether the path has a pattern.
     by_name
-        Whether files are known by their names alone.
+        Whether files are identified by their names alone.
     known
-        Whether every place could be looked at.
+        Whether every place to which files may have been moved could be looked at.
     move
         From where to where the files of ``outside`` would have been moved; None if unknown.
     too_deep
-        Whether all files below the path lie in directories in which Spark reads none.
+        Whether there are files below the path, but all in directories in which Spark reads none.
     asked_outside
         How many files of ``outside`` the newest committed batch has, if no batch is planned.
     only_batch
-        Whether only batch 0 is committed, and none is planned: Spark asks for the files of batch 0.
+        Whether only batch 0 is committed and none is planned, so that Spark asks for its files.
     ages
         The files that are ignored or read again because of their age.
     cleaned
-        The files that another run has cleaned since; None if there are none, as far as is known.
+        The files that another run has cleaned since, or may have; None if there is no sign of any.
     """
 
     path: str

@@ -1,1 +1,1 @@
-"""Kafka. Pure, except for `topics`, the client that asks a broker where no driver runs."""
+"""Kafka's connector. Pure, except for ``topics``, which asks a broker where no driver runs."""

@@ -123,7 +123,10 @@ class KafkaConnector(Connector):
     def offsets(
         self, source: NewSource, saved: SavedSource, target: Target, answer: SourceAnswer | None
     ) -> NewOffsets | Unresolved:
-        """Return the offsets to which a source is moved, resolved by its broker."""
+        """Return the offsets to which a source is moved, or why it cannot be moved.
+
+        The offsets are resolved with the answer of its broker, if there is one.
+        """
         position = parse_position(saved.offset)
         if position is None:
             return NO_OFFSETS
@@ -131,7 +134,7 @@ class KafkaConnector(Connector):
         return kafka_offsets(target, asked.reading, position, asked.broker)
 
     def replayed(self, spark: str) -> Finding | None:
-        """Return the finding if a version of Spark cannot replay a planned batch as it was.
+        """Return a finding if the version ``spark`` may fail after replaying a planned batch.
 
         ``KafkaMicroBatchStream.metrics`` of Spark 4.1 (seen in 4.1.1, not in 4.0.1 and 4.2.0;
         SPARK-55271) wraps ``latestPartitionOffsets`` in ``Some``, although it is null until Spark

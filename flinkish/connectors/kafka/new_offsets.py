@@ -1,7 +1,7 @@
 """New offsets of a Kafka source (``--set-offsets``, ``--reset-source``), and their cost. Pure.
 
 :func:`kafka_offsets` resolves a target with the answer of a broker, and counts the rows that are
-skipped and read again. It counts by differences of offsets, which is an upper bound.
+skipped and read again. The counts are differences of offsets, and so upper bounds.
 
 A time means the same as in Spark (``startingTimestamp``): the first row at or after it. For a
 partition that has no such row, it means the end, as with
@@ -81,7 +81,7 @@ def _given(
     read: Mapping[tuple[str, int], Available],
     answer: BrokerAnswer,
 ) -> dict[tuple[str, int], int] | Unresolved:
-    """Return explicit offsets, with -1 and -2 resolved by the broker."""
+    """Return explicit offsets, with -1 and -2 resolved by the broker, or why they are not used."""
     position = position_of(offsets)
     places = {(t, n): at for t, each in (position or {}).items() for n, at in each.items()}
     if not places or not EARLIEST <= min(places.values()) <= max(places.values()) <= _LARGEST:
@@ -136,7 +136,7 @@ def _at(target: Target, place: tuple[str, int], has: Available, answer: BrokerAn
 
 
 def _move(place: tuple[str, int], before: int | None, after: int, has: Available | None) -> Move:
-    """Return the move of a partition; a new one is compared with a start at its beginning."""
+    """Return the move of a partition; if it is new, in comparison with a start at its beginning."""
     begin = 0 if has is None else has.begin
     start = begin if before is None else before
     skipped, repeated = max(0, after - start), max(0, start - after)
@@ -174,12 +174,12 @@ def reset_cost(
 ) -> str:
     """Return what a source that starts from scratch skips or reads again, as a sentence.
 
-    The rows that are skipped include those of partitions that the position lacks, and of recreated
-    topics.
+    It is empty if it is unknown where the source starts. The rows that are skipped include those of
+    partitions that the position lacks, and of recreated topics.
 
-    ``topics`` are the broker's, None if it was not asked. ``starting`` is where the source starts
-    without a position, empty if unknown. ``recreated`` are the topics that are known to have been
-    recreated.
+    ``topics`` are the broker's, None if it was not asked or did not answer. ``starting`` is where
+    the source starts without a position, empty if unknown. ``recreated`` are the topics that are
+    known to have been recreated.
     """
     if not starting:
         return ""
@@ -203,7 +203,7 @@ def reset_cost(
     return f"it starts {begins}: it {cost}{until}"
 
 
-#: Where a source starts that has no position, by the start that the program sets.
+#: Where a source without a position starts, by the start that the program sets.
 _BEGINS = {
     "latest": "at the end",
     "earliest": "at the beginning",

@@ -16,8 +16,8 @@ The facts used, of Spark 3.5 to 4.3:
 * ``KafkaDataConsumer``: if the rows to read lie before the beginning of a partition, the task
   fails, or with ``failOnDataLoss=false`` continues at the beginning.
 
-Numbers of rows are differences of offsets, which is an upper bound: compaction and transactions
-leave gaps.
+Numbers of rows are differences of offsets. They are upper bounds, because compaction and
+transactions leave gaps.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _moved_bounds(
     has: Mapping[int, Available],
     consent: Consent,
 ) -> Iterable[Finding]:
-    """Yield the findings for saved offsets that are outside their partitions."""
+    """Yield the findings for saved offsets that are outside the range of their partitions."""
     numbers = list(partitions)
     beyond = [n for n in numbers if saved[n] > has[n].end]
     if beyond:
@@ -166,7 +166,7 @@ def _unnoticed(
     has: Mapping[int, Available],
     consent: Consent,
 ) -> Finding:
-    """Return the finding for a recreated topic that has grown beyond the position."""
+    """Return the finding for a recreated topic that has already grown up to the position."""
     rows = sum(max(0, saved[n] - has[n].begin) for n in partitions)
     text = (
         f"topic {topic} was recreated: {why}; the query would resume in the middle of it, "

@@ -59,7 +59,7 @@ Identities = Mapping[str, TopicIdentity]
 
 
 def parse_identities(parsed: object) -> dict[str, TopicIdentity]:
-    """Return the identities of topics that a savepoint recorded; invalid ones are left out."""
+    """Return the identities of topics that a savepoint recorded; invalid parts are left out."""
     if not isinstance(parsed, dict):
         return {}
     return {
@@ -85,7 +85,7 @@ def _first_rows(parsed: object) -> dict[int, FirstRow]:
 
 
 def made_again(saved: Identities, now: Identities) -> dict[str, str]:
-    """Return the topics that were recreated since they were saved, with the reason as a clause."""
+    """Return the topics that were recreated since the savepoint, with the evidence as a clause."""
     differences = {
         topic: _difference(saved[topic], now[topic]) for topic in saved.keys() & now.keys()
     }
@@ -143,15 +143,15 @@ class BrokerAnswer:
     Attributes
     ----------
     topics
-        The topics that the broker was asked for and has; for a pattern, all that it finds. None if
-        the broker was not asked, or did not answer.
+        The topics that the broker was asked about and has; for a pattern, these include all that
+        match it. None if the broker was not asked, or did not answer.
     why
         The reason why ``topics`` is None.
     at
         The offsets at the time that was asked for, by topic and partition; None for a partition
         that has no row so late. ``at`` itself is None if no time was asked for.
     identities
-        The identities of the topics, which tell them from other topics of the same names.
+        The identities of the topics, which distinguish them from other topics of the same names.
     """
 
     topics: Topics | None = None
@@ -185,7 +185,7 @@ class KafkaReading:
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
-        """The pattern of ``subscribePattern``; None also where only Java understands it."""
+        """The pattern of ``subscribePattern``; None without one, or if only Java understands it."""
         if self.how != "subscribePattern":
             return None
         try:
@@ -244,7 +244,7 @@ def position_of(parsed: object) -> dict[str, dict[int, int]] | None:
 
 
 def reading_of(signature: str, options: Mapping[str, str]) -> KafkaReading:
-    """Return what a source reads, by its options, or by its signature if those are unknown.
+    """Return what a source reads, according to its options, or else to its signature.
 
     ``options`` are those that matter for a restore (:attr:`.Connector.options`); empty if unknown.
     """

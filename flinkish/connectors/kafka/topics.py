@@ -28,7 +28,7 @@ def topics_of(
     client or no answer, or if the broker refuses.
     """
     if not names:
-        return {}  # the client takes an empty list for all topics
+        return {}  # for the client, an empty list means all topics
     with _client(servers, timeout) as admin:
         from kafka.protocol.consumer import OffsetSpec
         from kafka.structs import TopicPartition
