@@ -24,11 +24,12 @@ class TableCommit:
     version
         Delta's version, or Iceberg's snapshot id.
     operation
-        The table format's name of what the commit did (``STREAMING UPDATE``, ``append``).
+        The table format's name for what the commit did (``STREAMING UPDATE``, ``append``).
     query_id, batch_id
         The streaming query and the batch that made the commit; None if no streaming query did.
     keeps_rows
-        Whether the commit leaves the table's rows as they were: maintenance, such as a compaction.
+        Whether the commit keeps the rows that the table had after the commit before it in the
+        history, as maintenance does (a compaction).
     replaces_rows
         Whether the commit replaces all rows of the table, or may have replaced them.
     is_first
@@ -101,12 +102,12 @@ class Drift:
         all or a part of what the saved batches wrote.
     new_writers
         Commits of streaming queries that had not written to the table before. Such a query may
-        belong to a job that went on from this savepoint or an earlier one: the restored query then
+        belong to a job that went on from this savepoint or an earlier one; the restored query then
         reads the input of these commits again.
     replaced
         Commits of others that replaced all rows of the table, or may have replaced them.
     others
-        The remaining commits of others, without maintenance.
+        The remaining commits of others, without those that keep the rows.
     """
 
     undone: bool = False
@@ -133,7 +134,8 @@ def drift(
     Parameters
     ----------
     commits, query_id, batch_id, recorded
-        As in :func:`rollback_target`.
+        As in :func:`rollback_target`, but ``commits`` may lack those before ``recorded``. Queries
+        that have written only before then count as new writers.
     committed
         The batch of the query that the table is known to have had; by default, the saved batch.
     """
@@ -165,7 +167,8 @@ def rollback_target(
     """Find the version of a table at a batch of a query.
 
     It is the recorded version, or else the newest one that has nothing of a later batch of the
-    query. A table goes back only if that undoes nothing but the query's batches and maintenance.
+    query. A table goes back only if that undoes nothing but later batches of the query, and commits
+    that keep the rows.
 
     Parameters
     ----------

@@ -4,14 +4,14 @@ Facts used (``FileStreamSource`` and its ``SeenFilesMap``, proven on Spark 3.5.9
 
 * A file is never read if the newest file in the log is newer by more than ``maxFileAge`` (7 days if
   not given). While a query runs, this affects only files that arrive late, because the query reads
-  the oldest files first. At a restart, this affects every file that is not in the log.
+  the oldest files first. At a restart, it can affect any file that is not in the log.
 * Spark forgets the files in the log that are older than ``maxFileAge`` allows: such a file is read
-  again if its modification time is newer now.
+  again if its modification time is within the limit now.
 * With ``latestFirst`` and a limit for a batch, Spark ignores ``maxFileAge``, so that files of any
   age wait. If the program of the restore lacks ``latestFirst`` or the limit, it drops old files.
-* With ``cleanSource`` the files of a batch are archived (below ``sourceArchiveDir``, by their whole
-  path) or deleted when a later batch is planned. The files of the newest batch may be gone without
-  harm, although Spark asks for them at a restart.
+* With ``cleanSource`` the files of a batch are archived (below ``sourceArchiveDir``, under their
+  whole paths) or deleted when a later batch is planned. The files of the newest batch may be gone
+  without harm, although Spark asks for them at a restart.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def file_ages(
 def with_ages(
     row: SourcePlan, source: NewSource, reading: FileReading, options: RestoreOptions
 ) -> SourcePlan:
-    """Return the row with the files that are left out for their age, or read again."""
+    """Return the row with the consequences for files that are too old, or are read again."""
     ages = reading.ages
     limit = f"maxFileAge, {_duration(ages.limit)} before the newest file that was read"
     enough = f"set maxFileAge={ages.days}d in the program"
@@ -171,7 +171,7 @@ def archive_to_list(own: str | None, saved: str | None) -> str | None:
 def with_cleaned(
     row: SourcePlan, source: NewSource, reading: FileReading, options: RestoreOptions
 ) -> SourcePlan:
-    """Return the row with the files that another run has read and cleaned since, or may have."""
+    """Return the row with the consequences for files that another run may have read and cleaned."""
     cleaned = reading.cleaned
     if cleaned is None or row.blocks:
         return row
