@@ -37,7 +37,14 @@ _VERDICTS: Mapping[RestoreOutcome, SourceVerdict] = {
 NO_OFFSETS = Unresolved(
     "set-offsets-new",
     "has no saved offsets that could be changed",
-    "omit --set-offsets for it: it starts where the program says (startingOffsets)",
+    "omit --set-offsets for it: it starts where the program says",
+)
+#: For a source of a plain checkpoint, which may have several sources.
+UNKNOWN_OFFSETS = Unresolved(
+    "source-unknown",
+    "cannot be moved: the checkpoint does not say which of its offsets are those of this source",
+    "omit --set-offsets for it; or run it with flinkish from the checkpoint, and move it when it "
+    "is restored from a savepoint of that job",
 )
 
 
@@ -175,7 +182,7 @@ class Connector:
             saved,
             "changed",
             "input-changed",
-            f"{change_of(source, saved)}: it resumes from the old position {saved.offset} in it",
+            f"{change_of(source, saved)}: it resumes there from the old position {saved.offset}",
             "make sure that this position has the same meaning there, or start it from scratch and "
             f"keep the state: {reset_flag(source)}",
         )

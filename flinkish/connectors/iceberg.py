@@ -159,7 +159,7 @@ class IcebergAnswer(SourceAnswer):
                 "snapshot-gone",
                 RestoreOutcome.CONSENT,
                 f"its table was read up to snapshot {snapshot}, which it no longer has: "
-                f"{why}; Spark would fail, even if all of it was read",
+                f"{why}; Spark would fail, even if all files of that snapshot were read",
                 afresh,
             )
         elif not self.ancestor:

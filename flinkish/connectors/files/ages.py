@@ -178,15 +178,15 @@ def with_cleaned(
     if cleaned.archived:
         text = (
             f"{files_of(cleaned.archived)} not read before the savepoint {are(cleaned.archived)} "
-            f"in the archive {cleaned.place} (cleanSource=archive), where a later run has moved "
+            f"in the archive {cleaned.place} (cleanSource=archive), to which a later run has moved "
             f"{_them(cleaned.archived)}: Spark never reads {_them(cleaned.archived)}"
         )
         advice = f"move {_them(cleaned.archived)} back below {reading.path}"
     elif cleaned.gone_on is None:
         text = (
             f"{source.describe()}: the savepoint's program archived its files in "
-            f"{cleaned.unlisted}, which this program does not name as its sourceArchiveDir: not "
-            "checked for files that a later run has read and archived"
+            f"{cleaned.unlisted}, which this program does not name as its sourceArchiveDir, so "
+            "files that a later run has read and archived were not looked for"
         )
         check = Check("files-cleaned", RestoreOutcome.WARNING, text)
         return replace(row, checks=(*row.checks, check))
@@ -197,7 +197,7 @@ def with_cleaned(
             f"that it has read (cleanSource={cleaned.mode}): files read since the savepoint are "
             "gone, and this program never reads them"
         )
-        advice = f"put these files back below {reading.path}, or take a newer savepoint"
+        advice = f"put these files back below {reading.path}, or restore from a newer savepoint"
     agreed = options.accept_lost_rows
     return _asked(row, source, "files-cleaned", text, advice, ACCEPT_LOST_ROWS, agreed=agreed)
 

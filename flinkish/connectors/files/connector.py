@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flinkish.connectors.base import Connector
+from flinkish.connectors.base import Connector, not_set
 from flinkish.connectors.files.offset_checks import judge_files, judge_unknown
 from flinkish.connectors.files.reading import FileReading
-from flinkish.connectors.offsets import MOVED, Target
+from flinkish.connectors.offsets import MOVED, Target, Unresolved
 from flinkish.connectors.source_plan import SourcePlan, change_of
 from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer, reset_flag
 from flinkish.messages.restore_options import RestoreOptions
@@ -14,6 +14,12 @@ from flinkish.messages.restore_options import RestoreOptions
 _RECORDED = (
     *("cleanSource", "latestFirst", "maxBytesPerTrigger", "maxFileAge", "maxFilesPerTrigger"),
     "sourceArchiveDir",
+)
+
+_NOT_LOOKED_FOR = Unresolved(
+    "set-offsets-form",
+    "cannot keep its position: its files could not be looked for",
+    "make its path and the log of its files readable for the driver",
 )
 
 
@@ -43,6 +49,8 @@ class FileConnector(Connector):
         """Return the row of a source with the consequences for its files."""
         if isinstance(answer, FileReading) and (target is None or target.how == MOVED):
             return judge_files(row, answer, target, agreed)
+        if target is not None and target.how == MOVED and row.saved is not None and not row.blocks:
+            return not_set(row, _NOT_LOOKED_FOR)
         return super().judge(row, None, target, agreed)
 
     def judge_unpaired(

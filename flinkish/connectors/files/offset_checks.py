@@ -93,8 +93,11 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
             advice=f"{keep}; or {again}" if reading.moved else f"{_elsewhere(reading)}{again}",
         )
     if reading.by_name:
-        text = f"{begins}: files are identified by name (fileNameOnly): those of the "
-        return replace(row, text=f"{text}{reading.files} already read are not read again")
+        text = (
+            f"{begins}: files are identified by name (fileNameOnly), so files with the names of "
+            f"the {reading.files} already read are not read again"
+        )
+        return replace(row, text=text)
     if reading.moved:
         return replace(
             row,
@@ -147,7 +150,7 @@ def _elsewhere(reading: FileReading) -> str:
     if reading.move is None:
         return ""
     pair = shlex.quote(f"{_plain(reading.move.old)}={_plain(reading.move.new)}")
-    return f"if what was read there is at another place now, name both: --map-path {pair}; or "
+    return f"if the files already read are elsewhere now, give both places: --map-path {pair}; or "
 
 
 def _plain(url: str) -> str:
@@ -172,8 +175,9 @@ def _covered(
     identity = "name" if reading.by_name else "full path"
     return replace(
         row,
-        text=f"{change_of(source, saved)}: the {files_of(reading.files)} already read are still "
-        f"there, are identified by {identity} and are not read again; others there are new",
+        text=f"{change_of(source, saved)}: the {files_of(reading.files)} already read have "
+        f"paths below {reading.path}; they are identified by {identity} and are not read again; "
+        "other files there are new",
         advice="",
     )
 
@@ -227,7 +231,8 @@ def _too_deep(source: NewSource, reading: FileReading) -> Iterable[Check]:
         "files-too-deep",
         RestoreOutcome.WARNING,
         f"{source.describe()}: the files already read are in subdirectories of {reading.path} that "
-        "Spark does not read: it reads only files directly in it and in directories key=value",
+        "Spark does not read: Spark reads only files directly in that path, and in directories "
+        "named key=value",
         "read with a pattern (in/*), or set recursiveFileLookup",
     )
 

@@ -80,8 +80,9 @@ class KafkaAnswer(SourceAnswer):
 def _unknown(topics: list[str]) -> Iterable[Finding]:
     if topics:
         text = (
-            f"whether topic {', '.join(topics)} was recreated is unknown: its broker gives it no "
-            "id (before Kafka 2.8), and its first rows have changed"
+            f"whether topic {', '.join(topics)} was recreated is unknown: the savepoint or the "
+            "broker (before Kafka 2.8) has no id for it, and no first row of it is known to be "
+            "the same"
         )
         yield Finding("topic-unknown", RestoreOutcome.NOTE, text)
 

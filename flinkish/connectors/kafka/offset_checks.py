@@ -119,7 +119,7 @@ def _gone(
         where = _listed("partition", [f"{topic}-{n}" for topic, n in places])
     waiting = f" ({rows_text(rows)} there were not read)" if here else ""
     lost_rows = rows if len(here) == len(places) else None
-    text = f"the position is in {where}, which is no longer read{waiting}"
+    text = f"it no longer reads {where}, which the position contains{waiting}"
     cure = "subscribe to it as well, or"
     return _loss("topics-gone", text, lost_rows, reading, consent, cure=cure)
 
@@ -150,8 +150,8 @@ def _moved_bounds(
         rows = sum(has[n].begin - saved[n] for n in before)
         yield _loss(
             "rows-expired",
-            f"{rows_text(rows)} of topic {topic} were deleted by retention before they were "
-            f"read: {_bounds(before, saved, has)}",
+            f"retention deleted {rows_text(rows)} of topic {topic} before they were read: "
+            f"{_bounds(before, saved, has)}",
             rows,
             reading,
             consent,
@@ -197,8 +197,8 @@ def _added(
     if late and was_read:
         yield _loss(
             "rows-expired",
-            f"{names} of topic {topic} {_is(new)} new, and retention has deleted the "
-            f"first {rows_text(rows)} there",
+            f"{names} of topic {topic} {_is(new)} new, and retention has deleted "
+            f"{rows_text(rows)} at the beginning there",
             rows,
             reading,
             consent,
@@ -207,8 +207,8 @@ def _added(
         yield Finding(
             "new-topic-starts-late",
             RestoreOutcome.CONSENT if reading.fail_on_data_loss else RestoreOutcome.WARNING,
-            f"{what} is new to it and does not begin at offset 0 ({rows_text(rows)} were "
-            "deleted there): Spark treats this as lost data, and fails unless "
+            f"{what} is new to it and does not begin at offset 0 (retention has deleted "
+            f"{rows_text(rows)} there): Spark treats this as lost data, and fails unless "
             "failOnDataLoss is false",
             "set failOnDataLoss to false, or start it from scratch and keep the state: "
             f"{consent.reset}",
@@ -237,12 +237,12 @@ def _loss(
     afresh = f"start it from scratch and keep the state: {consent.reset}"
     advice = f"{cure} {afresh}".strip()
     if reading.fail_on_data_loss is None:
-        text += "; Spark would fail, or silently skip them with failOnDataLoss=false"
+        text += "; Spark would fail, or silently skip those rows with failOnDataLoss=false"
     elif reading.fail_on_data_loss:
         text += "; Spark would fail, because failOnDataLoss is true"
         advice += f"; or set failOnDataLoss to false and use {ACCEPT_LOST_ROWS}"
     else:
-        text += "; Spark would silently skip them, because failOnDataLoss is false"
+        text += "; Spark would silently skip those rows, because failOnDataLoss is false"
         advice += f"; or accept the loss: {ACCEPT_LOST_ROWS}"
     agreed = consent.lost_rows and reading.fail_on_data_loss is False
     outcome = RestoreOutcome.WARNING if agreed else RestoreOutcome.CONSENT

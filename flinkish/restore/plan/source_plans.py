@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flinkish.connectors.base import not_set
+from flinkish.connectors.base import NO_OFFSETS, UNKNOWN_OFFSETS, not_set
 from flinkish.connectors.registry import source_connector
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
 from flinkish.connectors.sources import (
@@ -113,7 +113,7 @@ def _judged(row: SourcePlan, source: NewSource, facts: SourceFacts) -> SourcePla
 
 def _judged_unpaired(row: SourcePlan, facts: SourceFacts) -> SourcePlan:
     if row.new is None or row.new.entry in facts.targets:
-        return not_set(row)
+        return not_set(row, UNKNOWN_OFFSETS if row.reason == "source-unknown" else NO_OFFSETS)
     connector = source_connector(row.new.signature)
     return connector.judge_unpaired(row, facts.answers.get(row.new.entry), facts.options)
 

@@ -52,6 +52,9 @@ def test_moved_gives_the_files_in_the_log_their_new_paths() -> None:
     assert "continues after the 4 files that were moved from file:///in/old to" in found.text
     # Said of files that lie where they lay, it changes nothing.
     assert judged(SAME, FileReading("in/new", files=4), parse_target("moved")) == SAME
+    unread = FILES.judge(CHANGED, None, parse_target("moved"), NO_OPTIONS)
+    assert (unread.verdict, unread.reason) == ("incompatible", "set-offsets-form")
+    assert "its files could not be looked for" in unread.text
     none = judged(CHANGED, replace(READING, moved=0), parse_target("moved"))
     assert (none.verdict, none.reason) == ("incompatible", "source-moved")
     assert "none of the 4 files" in none.text
@@ -80,7 +83,7 @@ def test_files_that_are_known_by_name_or_by_their_full_paths_are_not_read_again(
     assert "not read again" in by_name.text
     wider = judged(CHANGED, FileReading("in/*", files=4, pattern=True))
     assert (wider.verdict, wider.elsewhere, wider.advice) == ("changed", False, "")
-    assert "still there, are identified by full path and are not read again" in wider.text
+    assert "; they are identified by full path and are not read again; other" in wider.text
 
 
 @pytest.mark.parametrize("by_name", [False, True])
@@ -119,7 +122,10 @@ def test_a_checkpoint_that_does_not_describe_its_sources_is_refused_where_spark_
     found = judge_unknown(unknown, asked)
     assert (found.verdict, found.reason) == ("incompatible", "source-moved")
     assert "Spark reads 2 files of the checkpoint again, and they are not below" in found.text
-    assert "name both: --map-path /in/old=/in/new; or run the program on the old" in found.advice
+    assert (
+        "give both places: --map-path /in/old=/in/new; or run the program on the old"
+        in found.advice
+    )
     assert judge_unknown(unknown, None) == judge_unknown(unknown, READING) == unknown
     assert judge_unknown(unknown, replace(asked, pattern=True)) == unknown
 

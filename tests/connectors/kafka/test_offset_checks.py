@@ -68,7 +68,7 @@ def test_rows_that_retention_has_deleted() -> None:
     assert "--reset-source in; or set failOnDataLoss to false" in fails[0].advice
     skips = found(SAVED, answer, SKIPS)
     assert told(skips) == told(fails)
-    assert "Spark would silently skip them" in skips[0].text
+    assert "Spark would silently skip those rows" in skips[0].text
     assert skips[0].advice.endswith("or accept the loss: --accept-lost-rows")
     # Agreed to, where Spark does not fail anyway.
     assert {each.outcome for each in found(SAVED, answer, SKIPS, accept=True)} == {WARNING}
@@ -87,14 +87,16 @@ def test_a_topic_that_was_made_again() -> None:
 def test_fewer_partitions_are_partitions_that_are_gone() -> None:
     (finding,) = found(SAVED, topics(a=[(0, 5)], b=[(0, 7)]))
     assert told([finding]) == [("topics-gone", CONSENT, None)]
-    assert "the position is in partition a-1, which is no longer read" in finding.text
+    assert "it no longer reads partition a-1, which the position contains" in finding.text
 
 
 def test_a_topic_that_is_not_read_any_more_costs_what_waits_there() -> None:
     answer = topics(a=[(0, 5), (0, 2)], b=[(0, 17)])
     (finding,) = found(SAVED, answer, SKIPS, subscribe="a")
     assert told([finding]) == [("topics-gone", CONSENT, 10)]
-    assert "topic b, which is no longer read (up to 10 rows there were not read)" in finding.text
+    assert (
+        "topic b, which the position contains (up to 10 rows there were not read)" in finding.text
+    )
     assert finding.advice.startswith("subscribe to it as well, or start it from scratch")
     # All of it was read: nothing is lost, and Spark fails only if it is to.
     read = topics(a=[(0, 5), (0, 2)], b=[(0, 7)])

@@ -184,7 +184,7 @@ def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
 
     (lost,) = rows(kafka(), READ, facts=broker(8, 12))
     assert (lost.verdict, lost.reason, lost.lost_rows) == ("consent-needed", "rows-expired", 3)
-    assert lost.text.startswith("source 'in': up to 3 rows of topic a")
+    assert lost.text.startswith("source 'in': retention deleted up to 3 rows of topic a")
     (agreed,) = rows(kafka("false"), READ, facts=broker(8, 12, accept=True, fail="false"))
     assert (agreed.verdict, agreed.blocks) == ("as-is", False)
     assert [each.id for each in agreed.checks] == ["rows-expired", "kafka-lag"]
@@ -289,8 +289,10 @@ def test_sources_without_saved_offsets_have_none_to_set() -> None:
         kafka(), saved_query(sources=(source(TOPIC, uid="in", offset="-"),)), facts=facts
     )
     (unknown,) = rows(kafka(), saved_query(sources=None), facts=facts)
-    for row in (fresh, empty, unknown):
+    for row in (fresh, empty):
         assert (row.verdict, row.reason) == ("incompatible", "set-offsets-new")
+    assert (unknown.verdict, unknown.reason) == ("incompatible", "source-unknown")
+    assert "does not say which of its offsets are those of this source" in unknown.text
     (kind,) = rows(kafka(), saved_query(sources=(source(A, uid="in"),)), facts=facts)
     assert (kind.verdict, kind.reason) == ("consent-needed", "source-kind")
 
