@@ -200,9 +200,9 @@ class Registry(SavepointTable, UpgradeRecords):
             tx.execute(
                 "UPDATE flinkish_jobs SET acknowledged = NULL WHERE job_id = :id", id=job.job_id
             )
+            # No RESTARTING, which would count as a restart.
             why = "its driver had only been out of sight"
-            record_state(tx, job.job_id, JobState.RESTARTING, now, why)
-            record_state(tx, job.job_id, JobState(before), now, "its driver runs")
+            record_state(tx, job.job_id, JobState(before), now, why)
             return JobState(before)
 
         return self._database.write(work)

@@ -117,7 +117,7 @@ def test_a_lost_job_whose_driver_reports_again_goes_on_with_its_claims(
     again = registry.job(job.job_id)
     assert (again.end_time, again.failure, again.driver) == (None, None, DRIVER)
     history = [change.state.value for change in registry.state_history(job.job_id)]
-    assert history == ["CREATED", "RUNNING", "FAILED", "RESTARTING", "RUNNING"]
+    assert history == ["CREATED", "RUNNING", "FAILED", "RUNNING"]
     for resource in (ID, OUT):
         holders = registry.claim_resources(other, "q", [resource])
         assert [claim.job.job_id for claim in holders] == [job.job_id]

@@ -36,7 +36,8 @@ class Disposed:
     only this one used; ``missing`` files of its own did not exist. ``bytes`` is the size of removed
     data files (hard links elsewhere keep them on the disk). ``foreign`` are relative paths of files
     that are not the savepoint's own and stay. ``kept`` files stay because the savepoints ``users``
-    use them; disposing of the last of these savepoints removes the files.
+    use them; disposing of the last of these savepoints removes the files, unless it was renamed or
+    copied: the files are then garbage, which a prune removes.
     """
 
     path: str
@@ -63,21 +64,22 @@ def dispose(
     """Delete the savepoint at ``path`` (its directory or ``_metadata`` file).
 
     ``_metadata`` is removed first, so that an interrupted disposal leaves no incomplete savepoint
-    that can be opened. Then the files that it lists and no other savepoint uses are removed, and
-    the directories left empty. Files of other savepoints that it used are released: the last user
-    of a file of a disposed savepoint removes it. Files that it does not list stay, and their
-    paths are returned.
+    that can be opened. Then the files that it lists and no other savepoint uses are removed, and so
+    are directories that become empty. Files of other savepoints that it used are released: disposal
+    of the last user of a file of a disposed savepoint removes the file, if the user's reference
+    list has the user's present name. Files that it does not list stay, and their paths are
+    returned.
 
     With ``dry_run`` nothing changes, and ``gone`` are the locations that earlier dry runs have
     reported as removed. With ``follow``, ``path`` itself may be a link, which stays; links below it
     are never followed. ``tell`` is called with the location of each removed entry; directories end
     with a slash. ``siblings`` are the savepoints in the same directory, opened; None: they are
-    read. A renamed or copied sibling uses files by its metadata, without a list under its name; if
-    its metadata cannot be read, it may use any file.
+    read. Only its metadata tells which files a renamed or copied sibling uses, as no list has its
+    present name; if that metadata cannot be read, the sibling may use any file.
 
     Raises SavepointNotFound; Corrupt or UnsupportedFormat if its ``_metadata`` or a reference list
-    cannot be read, so that its own files are unknown; the error of a sibling that cannot be
-    read and may use its files (nothing is removed in these cases); StorageError.
+    cannot be read, so that its files, or their users, are unknown; the error of a sibling that
+    cannot be read and may use its files (nothing is removed in these cases); StorageError.
     """
     savepoint = open_savepoint(path)
     place = _Place.of(savepoint.path if follow else savepoint_directory(path), dry_run, tell, gone)
@@ -156,7 +158,8 @@ def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadab
 def _may_be_used(path: str, user: Unreadable) -> FlinkishError:
     error = user.error
     message = f"{path} is not removed, as {user.path} may use its files: {error.message}"
-    return from_record({**error.to_record(), "message": message, "hint": UNKNOWN_HINT})
+    hint = f"for {user.path}: {UNKNOWN_HINT}"
+    return from_record({**error.to_record(), "message": message, "hint": hint})
 
 
 def _siblings_of(path: str) -> Catalog:
@@ -326,15 +329,16 @@ class _Files:
 
     def counts(self) -> _Counts:
         """Count the files of each kind."""
-        goes = "listed AND NOT used"
+        goes, stays = "listed AND NOT used", "listed AND used"
         row = self._db.execute(
             f"SELECT total({goes}), total(CASE WHEN {goes} THEN size ELSE 0 END),"
-            " total(NOT listed), total(used), total(CASE WHEN used THEN size ELSE 0 END) FROM own"
+            f" total(NOT listed), total({stays}), total(CASE WHEN {stays} THEN size ELSE 0 END)"
+            " FROM own"
         ).fetchone()
         return _Counts(*(int(value) for value in row))
 
     def held_bytes(self, paths: Iterable[str]) -> int:
-        """Return the size of files that others hold, given by their paths beside the savepoint."""
+        """Return the size of files that others hold; paths are relative to the parent directory."""
         query = "SELECT total(size) FROM held WHERE path = ?"
         return sum(int(self._db.execute(query, (path,)).fetchone()[0]) for path in paths)
 

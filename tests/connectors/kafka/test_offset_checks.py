@@ -94,9 +94,7 @@ def test_a_topic_that_is_not_read_any_more_costs_what_waits_there() -> None:
     answer = topics(a=[(0, 5), (0, 2)], b=[(0, 17)])
     (finding,) = found(SAVED, answer, SKIPS, subscribe="a")
     assert told([finding]) == [("topics-gone", CONSENT, 10)]
-    assert (
-        "topic b, which the position contains (up to 10 rows there were not read)" in finding.text
-    )
+    assert "topic b, which the position contains (up to 10 rows there were not" in finding.text
     assert finding.advice.startswith("subscribe to it as well, or start it from scratch")
     # All of it was read: nothing is lost, and Spark fails only if it is to.
     read = topics(a=[(0, 5), (0, 2)], b=[(0, 7)])

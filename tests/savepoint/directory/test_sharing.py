@@ -140,6 +140,18 @@ def test_either_can_be_disposed_of(root: str, checkpoint: str, order: tuple[int,
     assert storage.list_names(f"{root}/s") == []
 
 
+@pytest.mark.parametrize("root", ["memory"], indirect=True)
+def test_a_missing_file_does_not_stay_for_its_users(root: str, checkpoint: str) -> None:
+    first = save(checkpoint, f"{root}/s")
+    save(checkpoint, f"{root}/s")
+    plan = dispose(first.path, dry_run=True)
+    path = next(name for name in sorted(tree(first.path)) if name.endswith(".sst"))
+    storage.remove_files(first.path, [path])
+    done = dispose(first.path)
+    assert (done.missing, done.kept) == (1, plan.kept - 1)
+    assert done.kept_bytes < plan.kept_bytes
+
+
 def test_what_has_changed_is_taken(root: str, checkpoint: str) -> None:
     first = save(checkpoint, f"{root}/s")
     cut = read_cut(checkpoint)
