@@ -1,7 +1,7 @@
 """The configuration keys: their names, Flink's older names, defaults and meanings.
 
 A key that Flink has too is named as in Flink 2.x; the other keys are flinkish's own. Every layer
-also accepts the names of Flink 1.x (Flink: ``ConfigOption.withDeprecatedKeys``).
+also accepts the names of Flink 1.x, as Flink does (``ConfigOption.withDeprecatedKeys``).
 """
 
 from __future__ import annotations

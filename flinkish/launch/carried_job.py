@@ -13,7 +13,8 @@ cluster manager:
   the job's checkpoints, and removed as soon as the driver runs.
 
 The parameters contain the registry's URL and other secrets, which therefore never appear on a
-command line or in an environment that others see.
+command line or in an environment that others see. A similar file, the bundle, contains flinkish and
+a program for other launchers (:func:`bundle`).
 
 Sources: ``SparkSubmit.prepareSubmitEnvironment``, ``deploy.PythonRunner``,
 ``deploy.worker.DriverRunner`` (Spark 3.5 and 4.3).
@@ -67,10 +68,11 @@ def carried_job(
 ) -> Iterator[str]:
     """Write the file that carries one start of a job to its driver; yield its path or URL.
 
-    The file is removed at the end. For a standalone cluster the workers can read its URL;
-    otherwise it is in ``log_directory``, from where ``spark-submit`` uploads it. ``secret`` has
-    the secrets, which the registry does not record. Raises LaunchFailed if the file cannot be made,
-    UsageError if a file of the launch cannot be shipped to the driver.
+    The file is removed at the end; if that fails, the error is only printed. For a standalone
+    cluster the workers can read its URL; otherwise it is in ``log_directory`` (default: that of
+    temporary files), from where ``spark-submit`` uploads it. ``secret`` has the secrets, which the
+    registry does not record. Raises LaunchFailed if the file cannot be made or written, UsageError
+    if a file of the launch cannot be shipped to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
     root = (job.checkpoint_dir or "").rstrip("/")

@@ -63,7 +63,7 @@ def of_target(name: str, master: str | None, mode: str | None) -> tuple[str, str
     """Return Spark's master and deploy mode for one of Flink's deployment targets.
 
     ``master`` and ``mode`` are given in addition, or None. Raises UsageError if they contradict the
-    target, its address is missing, or there is no such target.
+    target, its address is missing, Spark has no counterpart, or there is no such target.
     """
     target = TARGETS.get(name.lower())
     if target is None:
@@ -110,7 +110,7 @@ def master_of(launch: Launch) -> str | None:
 
 
 def manager_of(launch: Launch) -> ClusterManager:
-    """Return the cluster manager of a launch, by its master."""
+    """Return the cluster manager of a launch, according to its master."""
     master = master_of(launch) or ""
     if master.startswith("spark://"):
         return ClusterManager.STANDALONE
@@ -134,10 +134,11 @@ def in_client_mode(launch: Launch) -> Launch:
 
 
 def check_deploy_mode(launch: Launch, registry_url: str) -> None:
-    """Check that a driver in cluster mode can be started and reached (UsageError if not).
+    """Check that a driver in the deploy mode can be started and reached (UsageError if not).
 
-    The program must not be a pipeline, the master must have a cluster mode, and the registry must
-    not be a file, which a driver on another host does not see.
+    In any case the mode must be one of Spark's. In cluster mode the program must not be a pipeline,
+    the master must have a cluster mode, and the registry must not be a file, which a driver on
+    another host does not see.
     """
     mode = launch.conf.get(DEPLOY_MODE, "client")
     if mode.lower() not in ("client", "cluster"):
@@ -219,6 +220,6 @@ def kill_command(launch: Launch, spark_home: str, application: str) -> list[str]
 
 
 def _access_settings(launch: Launch) -> list[str]:
-    """Return the settings by which ``spark-submit`` reaches Kubernetes; masked ones are lost."""
+    """Return the settings with which ``spark-submit`` reaches Kubernetes, without masked ones."""
     keys = ("spark.kubernetes.context", "spark.kubernetes.authenticate.submission.")
     return [f"{k}={v}" for k, v in launch.conf.items() if k.startswith(keys) and v != MASK]

@@ -20,7 +20,7 @@ _running: list[subprocess.Popen[bytes]] = []
 def leave(child: subprocess.Popen[bytes]) -> None:
     """Stop waiting for ``child``, which may live on; a later call reaps it after its end.
 
-    Reaps children left earlier that have ended.
+    The children of earlier calls that have ended are reaped now.
     """
     with _lock:
         _running.append(child)

@@ -49,8 +49,9 @@ def ask_driver(
     """Run a driver that answers a question, and return its answer, an instance of ``answer``.
 
     ``launch`` is the program that is described or rehearsed, or flinkish's own application, with
-    its configuration. ``show_log`` receives the end of the driver's output if the driver fails.
-    ``on_progress`` is called repeatedly with the rows and bytes of state written so far.
+    its configuration. ``show_log`` receives the end of the driver's output if the answer is an
+    error or missing. ``on_progress`` is called repeatedly with the rows and bytes of state written
+    so far.
 
     Raises the error in the answer: what the driver refuses, or how the program failed. Raises
     LaunchFailed, DriverLost or ProgramFailed if there is no answer, Corrupt or UnsupportedFormat if
@@ -158,9 +159,9 @@ def _run(
 ) -> int:
     """Run ``command`` until the answer to ``call`` exists, with all its output in ``log``.
 
-    Returns the exit status, 0 as soon as the answer exists. The answer is the last file that the
-    driver writes; stopping Spark takes another second, which is not waited for. When the wait is
-    interrupted, the driver is ended.
+    Returns the exit status, or 0 as soon as the answer exists. The answer is the last file that the
+    driver writes; this function does not wait another second until Spark has stopped. When the wait
+    is interrupted, the driver is ended. Raises LaunchFailed if the driver cannot be started.
     """
     import signal
     import subprocess

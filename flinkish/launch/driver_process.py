@@ -27,8 +27,8 @@ TERMINATE_GRACE = 10.0
 class DriverProcess:
     """``spark-submit`` in a session, and thus a process group, of its own.
 
-    SIGTERM and SIGINT to this process are passed on to that group as SIGTERM, and enforced by
-    SIGKILL after :data:`TERMINATE_GRACE` seconds.
+    While it runs, SIGTERM and SIGINT to this process are passed on to that group as SIGTERM, and
+    enforced by SIGKILL after :data:`TERMINATE_GRACE` seconds.
     """
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class DriverProcess:
     def start(self, job: JobRecord, url: str, secrets: Secrets) -> None:
         """Start the driver, with the secret settings and arguments, which only this process knows.
 
-        The driver may be started again after its end. Raises :class:`LaunchFailed` when it cannot
-        be started.
+        The driver may be started again after its end. Raises LaunchFailed if it cannot be started,
+        and UsageError if a file of the launch cannot be shipped to it.
         """
         self._group = None
         self._pass_signals_on()
@@ -171,8 +171,8 @@ class DriverProcess:
         self._signal(signal.SIGKILL)
 
     def _pass_signals_on(self) -> None:
-        # Before the driver exists: a signal between its start and the assignment of its group would
-        # otherwise end this process and leave the driver running alone.
+        # Called before the driver exists, because a signal between its start and the assignment of
+        # its group would otherwise end this process and leave the driver running alone.
         signal.signal(signal.SIGALRM, self._enforce)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)

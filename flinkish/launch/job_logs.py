@@ -121,7 +121,7 @@ def error_tail(text: str, count: int = _ERROR_LINES, *, killed: bool = False) ->
     First choice is the end of the last Python traceback (its last frame, the exception, and the
     causes that Java adds to it); second, errors of a JVM or of ``spark-submit`` (exceptions and
     their causes without frames); otherwise the last lines that are not Spark's log. If the driver
-    was ``killed`` from outside, its last lines explain nothing.
+    was ``killed`` from outside, its last lines explain nothing and are not returned.
     """
     lines = [line.rstrip() for line in text.splitlines()]
     error_lines = _python_error(lines) or _jvm_error(lines)
@@ -131,7 +131,10 @@ def error_tail(text: str, count: int = _ERROR_LINES, *, killed: bool = False) ->
 
 
 def error_summary(tail: list[str]) -> str:
-    """Return the line of an :func:`error_tail` that names the error; empty when it is empty."""
+    """Return the line of an :func:`error_tail` that names the error, else its last line.
+
+    The result is empty if the tail has no text.
+    """
     plain = [line.strip() for line in tail if line.strip()]
     for line in plain:
         if is_exception(line) and not line.startswith("File "):

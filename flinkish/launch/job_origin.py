@@ -25,7 +25,7 @@ def job_origin(
 
     Raises WrongState if the job has no streaming query, was purged, or ended before it started from
     its savepoint; NoCommittedBatch if no query, or not every active query, has committed a batch,
-    or if a checkpoint is gone; and NotSavepointable.
+    or if a checkpoint is gone; StorageError if one cannot be read; and NotSavepointable.
     """
     queries = [q for q in registry.queries(job.job_id) if only is None or q.name in only]
     facts = registry.facts(job.job_id)

@@ -19,7 +19,7 @@ from flinkish.registry.resumed_runs import newest_first, newest_run, was_held
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
-    """Return the outputs of the queries of unfinished jobs, except those of ``own``."""
+    """Return the outputs of the queries of unfinished jobs, except those of the job ``own``."""
     here = os.uname().nodename
     claims = [claim for claim in registry.writers() if claim.job.job_id != own]
     jobs = {claim.job.job_id: claim.job for claim in claims}
@@ -49,7 +49,7 @@ def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...
 
 @dataclass(frozen=True)
 class Standing:
-    """The newest ended run of a job's name, from which the job would resume.
+    """A run of a job's name, and how far its queries have come.
 
     ``committed`` is the newest committed batch of each query, by name; None for a query without
     one, or whose checkpoint is gone.
@@ -61,7 +61,7 @@ class Standing:
 
     @property
     def batch(self) -> int | None:
-        """The newest committed batch of all queries."""
+        """The newest committed batch of any query, or None."""
         return max((n for n in self.committed.values() if n is not None), default=None)
 
     @property
@@ -76,9 +76,10 @@ class Standing:
 
 
 def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
-    """Return where the job of a name would resume; None if no run has committed a batch.
+    """Return the ended run from which a job of the name would resume, or None.
 
-    Runs that :func:`never_began` do not count, nor does the run ``but``.
+    That is the newest one that has committed a batch. Runs that :func:`never_began` do not count,
+    nor does the run ``but``.
     """
     seen: dict[str, Standing] = {}
 
@@ -172,7 +173,7 @@ def check_stands(registry: Registry, job: JobRecord) -> None:
 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:
-    """Return the ids of the jobs that a job was resumed from, the nearest first."""
+    """Return the ids of the jobs that a job was resumed or restored from, the nearest first."""
     job_ids: list[str] = []
     while job.launch.restore is not None:
         spec = job.launch.restore

@@ -64,10 +64,9 @@ def launch_job(
 
     The supervisor has its own session, no terminal and no standard input: it and its driver keep
     running when the shell that launched them ends. The secret Spark settings of the launch are
-    passed to the supervisor; in the registry they are masked. With ``unique_name``, raises
-    NameTaken, and Locked if an unfinished upgrade holds the name. Raises StorageError if the log
-    cannot be written, UsageError if the secrets are too long to be passed, LaunchFailed if no
-    process can be started (the job is then FAILED).
+    passed to the supervisor; in the registry they are masked. Raises what :meth:`Registry.add_job`
+    does, StorageError if the log cannot be written, UsageError if the secrets are too long to be
+    passed, LaunchFailed if no process can be started (the job is then FAILED).
     """
     recorded = replace(job, launch=secret_settings.without_secrets(job.launch))
     try:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOOK = 10.0
 #: Seconds that the supervisor, at its end, waits for the last notices, besides their time limits.
 _FAREWELL = 15.0
-#: The most seconds of that wait: whoever restarts the job waits 30 s for the supervisor's end.
+#: The limit of that wait, because whoever restarts the job waits 30 s for the supervisor's end.
 _LONGEST_FAREWELL = 25.0
 #: Largest number of characters in a variable for the command.
 _VALUE = 4000
@@ -59,7 +59,7 @@ def supervisor_environment(config: Config, environ: Mapping[str, str]) -> dict[s
 
 @dataclass(frozen=True)
 class Addressees:
-    """Who gets the notices, and the limits of time.
+    """Who gets the notices, and the time limits.
 
     ``command``: a line for a shell. ``timeout``: seconds for each delivery. ``max_age``: seconds
     after which a savepoint is overdue.
@@ -203,9 +203,10 @@ def notice_document(view: JobView, notice: Notice) -> dict[str, object]:
 def run_command(command: str, document: Mapping[str, object], timeout: float) -> None:
     """Run a line of shell with a notice as JSON on its standard input; OSError if it fails.
 
-    The error ends with the command's last output. Nothing else shows the output: unmarked in the
-    job's log, it could be taken for the reason of the driver's failure. After ``timeout`` seconds
-    the command is killed, with its process group.
+    The error ends with the command's last output. Nothing else shows the output, because it could
+    be mistaken for the reason of the driver's failure if it were unmarked in the job's log. After
+    ``timeout`` seconds the command is killed, with its process group. Raises ValueError if the line
+    contains a NUL.
     """
     import subprocess
     import tempfile

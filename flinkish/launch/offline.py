@@ -42,12 +42,12 @@ def left_without_batch(
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],
 ) -> list[str]:
-    """Return the names of queries without a batch, which a savepoint of a job's checkpoints omits.
+    """Return the names of the queries that a savepoint omits because they have no batch.
 
-    ``facts`` (those that the driver recorded) and ``committed`` (the newest committed batch in the
-    checkpoint now) are by query name. Raises WrongState if the job never had a query
-    or was purged, NoCommittedBatch if no query has committed a batch or a checkpoint is gone, and
-    NotSavepointable as the driver would.
+    The savepoint is one of a job's checkpoints. ``facts`` (those that the driver recorded) and
+    ``committed`` (the newest committed batch in the checkpoint now) are by query name. Raises
+    WrongState if the job never had a query or was purged, NoCommittedBatch if no query has
+    committed a batch or a checkpoint is gone, and NotSavepointable as the driver would.
     """
     who = f"job {job.name} ({job.job_id})"
     purged = why_purged(job)

@@ -48,8 +48,8 @@ class ExponentialDelay:
     """Restarts after delays that grow until the job runs for ``reset`` seconds without a failure.
 
     ``initial`` and ``most`` are the first and the longest delay in seconds. ``jitter`` is the part
-    of the delay, 0 to 1, that is added or subtracted at random. After ``attempts`` restarts without
-    such a reset the job is given up; None: no limit.
+    of the delay, 0 to 1, that is added or subtracted at random. The job is given up if it fails
+    after ``attempts`` restarts since the delay was last reset; None means that there is no limit.
     """
 
     initial: float

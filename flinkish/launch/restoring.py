@@ -27,7 +27,7 @@ _T = TypeVar("_T", Program, RestoreOptions)
 
 
 def given(options: RestoreOptions) -> list[tuple[str, str]]:
-    """Return the given options that require a savepoint, each with its command-line flag."""
+    """Return the given options except the claim mode, each in words and as its flag."""
     names = (
         (options.allow_non_restored, "dropping non-restored state", "-n (--allowNonRestoredState)"),
         (options.fork, "a fork", "--fork"),
@@ -48,7 +48,7 @@ def given(options: RestoreOptions) -> list[tuple[str, str]]:
 def settings(
     savepoint: str | None, options: RestoreOptions, parallelism: int | None
 ) -> dict[str, str | None]:
-    """Return the options that are also settings, by their keys."""
+    """Return the savepoint and the options that are also settings, by their keys."""
     return {
         RECOVERY_PATH: savepoint,
         _RECOVERY + "ignore-unclaimed-state": "true" if options.allow_non_restored else None,
@@ -72,8 +72,8 @@ def restore_spec(
     requested number of state partitions. ``checkpoints``: the checkpoints of a job, which stand for
     a savepoint.
 
-    Raises UsageError if options of a restore are given without a savepoint, or have wrong values,
-    and StorageError. ``sink_ahead`` needs no savepoint, unless a table is to be rolled back.
+    Raises UsageError if options have wrong values, or are given without a savepoint (``sink_ahead``
+    needs one only to roll a table back), and StorageError if a location or file is unusable.
     """
     path = checkpoints or savepoint or config.get(RECOVERY_PATH)
     if path is None:
@@ -102,7 +102,7 @@ def restore_spec(
 def well_typed(value: _T) -> _T:
     """Return a program or options encoded and decoded; raise UsageError for wrong types.
 
-    Python programs may give anything: a launch that cannot be decoded would make the registry
+    Python programs may give anything, but a launch that cannot be decoded would make the registry
     unreadable.
     """
     try:
@@ -154,7 +154,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
 def path_pair(value: str) -> tuple[str, str]:
     """Return the two paths of ``OLD=NEW``; UsageError if it has another form.
 
-    Paths may contain ``=`` (directories ``key=value``). Of several ``=``, the one before an
+    Paths may contain ``=`` (directories ``key=value``). Of several ``=``, the only one before an
     absolute path or a URL counts.
     """
     places = [i for i, character in enumerate(value) if character == "="]

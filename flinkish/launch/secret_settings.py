@@ -1,4 +1,4 @@
-"""Keep secret Spark settings and arguments out of the registry and of other command lines.
+"""Keep secret Spark settings and arguments out of the registry, and hide them from other users.
 
 Users may give keys of storage as Spark settings (``--conf spark.hadoop.fs.s3a.secret.key=...``)
 and passwords as arguments of the program. The launcher passes them to the supervisor in one
@@ -6,7 +6,7 @@ environment variable, which the supervisor removes from its environment. The sup
 on in files that only their owner can read and that the driver removes as soon as it runs: the
 settings to ``spark-submit`` as properties, the arguments to the driver, which gives them to the
 program in place of the masked ones on its command line. So no command line but the user's own shows
-them.
+them. In cluster mode, the file of :mod:`.carried_job` contains the arguments.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _MAX_VARIABLE_BYTES = 128 << 10
 def redaction_of(launch: Launch) -> re.Pattern[str] | None:
     """Return the ``spark.redaction.regex`` of the launch, or None for Spark's default. Pure.
 
-    The names of Spark's default are among ours (:func:`~flinkish.config.secrets.is_secret`). If the
-    pattern is invalid (InvalidConfiguration), nothing is started, because it is unknown what to
-    mask.
+    The names of Spark's default are among flinkish's (:func:`~flinkish.config.secrets.is_secret`).
+    Raises InvalidConfiguration if the pattern is invalid. Nothing is started then, because it is
+    unknown what to mask.
     """
     text = launch.conf.get(REDACTION)
     if text is None:
@@ -206,9 +206,10 @@ def read_arguments(path: str) -> tuple[str, ...]:
 
 @contextmanager
 def arguments_file(arguments: Sequence[str] | None, directory: str | None) -> Iterator[str | None]:
-    """Yield the path of a file with the program's arguments, removed at the end; None without any.
+    """Yield the path of a file with the program's arguments; None without any.
 
-    ``directory`` defaults to that of temporary files.
+    The file is removed at the end. ``directory`` defaults to that of temporary files. Raises
+    LaunchFailed if the file cannot be written.
     """
     if arguments is None:
         yield None
@@ -263,11 +264,12 @@ def properties(settings: Mapping[str, str], defaults: str = "") -> str:
 def secrets_file(
     settings: Mapping[str, str], directory: str | None, spark_home: str, environ: Mapping[str, str]
 ) -> Iterator[str | None]:
-    """Yield the path of a file for ``spark-submit --properties-file``, removed at the end.
+    """Yield the path of a file for ``spark-submit --properties-file``; None without settings.
 
     Spark's own defaults are in it too, because the option replaces them
-    (``SparkSubmitArguments.mergeDefaultSparkProperties``). Without secret settings, yields None.
-    ``directory`` defaults to that of temporary files.
+    (``SparkSubmitArguments.mergeDefaultSparkProperties``). The file is removed at the end.
+    ``directory`` defaults to that of temporary files. Raises LaunchFailed if the defaults cannot be
+    read or the file cannot be written.
     """
     if not settings:
         yield None

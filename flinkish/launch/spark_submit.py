@@ -44,9 +44,10 @@ _JAVA_HINT = (
 
 @dataclass(frozen=True)
 class Installation:
-    """The Spark and the interpreters of one launch; absolute paths.
+    """The Spark and the interpreters of one launch, as absolute paths.
 
-    ``worker_python`` may be relative to an archive that is unpacked on the executors.
+    Only ``worker_python`` may be as it was named, such as a path in an archive that is unpacked on
+    the executors.
     """
 
     spark_home: str
@@ -62,9 +63,9 @@ class Installation:
 def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     """Find Spark, Java and the interpreters of a launch, without importing or starting them.
 
-    The exception is another driver interpreter without a named Spark: a child process of that
-    interpreter reports, once, where its pyspark is. Raises LaunchFailed, which says what to
-    install.
+    There is one exception: if no Spark is named and the driver's interpreter is not that of this
+    process, a child process of that interpreter reports where its pyspark is. Raises LaunchFailed,
+    which says what to install.
     """
     if is_cluster_mode(launch):  # the nodes have their own interpreters
         launch = replace(launch, client_python=None, python=None)
@@ -115,7 +116,7 @@ def build_command(
     ``driver_main`` is the path of flinkish's ``driver/__main__.py``, which runs the program.
     ``properties`` and ``arguments`` are files with the secret settings and the program's arguments,
     which are then omitted from, or masked in, the command line that every user of the host can
-    read. ``carried`` is the file that brings the job to its driver in cluster mode
+    read. ``carried`` is the file that carries the job to its driver in cluster mode
     (:mod:`flinkish.launch.carried_job`).
     """
     command = [installation.spark_submit]
@@ -199,6 +200,7 @@ def _module_settings(launch: Launch, installation: Installation) -> dict[str, st
 def _cluster_settings(launch: Launch) -> dict[str, str]:
     """Return the settings of cluster mode: ``spark-submit`` waits, YARN starts no second driver.
 
+    The interpreters are settings too, if they are named.
     A driver that fails is started again by the job's restart strategy, not by its cluster.
     """
     settings = {
@@ -226,9 +228,9 @@ def submission_environment(
 ) -> dict[str, str]:
     """Return the environment of ``spark-submit`` in cluster mode: the client's own. Pure.
 
-    The job's values are in the file that is brought to the driver, not in this environment, which a
-    cluster may pass on. The JVM of ``spark-submit`` logs the lines that flinkish parses, even if
-    Spark's own configuration sets a higher log level.
+    The job's values are in the file that carries the job to its driver, not in this environment,
+    which a cluster may pass on. The JVM of ``spark-submit`` logs the lines that flinkish parses,
+    even if Spark's own configuration sets a higher log level.
     """
     hidden = {FILE_VARIABLE, ARGUMENTS_VARIABLE, "FLINKISH_REGISTRY", "PYSPARK_DRIVER_PYTHON_OPTS"}
     kept = {key: value for key, value in without_notices(environ).items() if key not in hidden}
@@ -298,7 +300,7 @@ def driver_main() -> str:
 
 
 def fallback_path() -> str:
-    """Return the path of this interpreter's fsspec and fastavro, for drivers that lack them."""
+    """Return a search path of this interpreter's fsspec and fastavro, for drivers without them."""
     import importlib.util
 
     entries: list[str] = []

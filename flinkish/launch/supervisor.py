@@ -1,14 +1,14 @@
 """The small process that starts a job's driver, waits for it, and records how it ended.
 
-``python -m flinkish.launch.supervisor JOB_ID``, with ``FLINKISH_REGISTRY`` set and standard output
-and error going to the job's log. It runs in a session of its own, so it outlives the terminal. The
-driver (``spark-submit``, its JVM, its Python) runs in a second session below it, which is one
+It is run like ``python -m flinkish.launch.supervisor JOB_ID``, with ``FLINKISH_REGISTRY`` set and
+standard output and error going to the job's log. It has a session of its own, so it outlives the
+terminal. The driver (``spark-submit``, its JVM, its Python) runs in a second session, which is one
 process group to signal. Nothing stays open during the wait: the registry is opened to read the
 launch and opened again when the driver has ended (and whenever the notifier looks).
 
 The driver normally records its own end. The supervisor records it when the driver could not
-(killed, crashed, never started), and starts the driver again where the job's restart strategy asks
-for it: RUNNING, FAILING, RESTARTING, CREATED, RUNNING, as in Flink.
+(killed, crashed, never started), and starts the driver again if the job's restart strategy asks for
+it. The job's states are then RUNNING, FAILING, RESTARTING, CREATED, RUNNING, as in Flink.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ from flinkish.registry.statements import is_guess
 
 _T = TypeVar("_T")
 
-#: Seconds to wait, after a driver has started, for a registry that is unavailable (a restart).
+#: Seconds to wait, after a driver has started, for a registry that is unavailable (its server is
+#: being restarted, for example).
 REGISTRY_PATIENCE = 300.0
 #: Seconds between two looks for a cancel while a job waits to be started again.
 _LOOK = 0.5
 #: Seconds between two checks of a driver on the cluster whose submission has ended.
 _REMOTE_LOOK = 2.0
-#: Seconds between two such checks after which the registry was out of reach meanwhile.
+#: If two such checks are more than this many seconds apart, the registry was unavailable meanwhile.
 _GAP = 10.0
 
 
@@ -144,6 +145,8 @@ def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:
 def _has_ended(url: str, job_id: str, watched: float = math.inf) -> bool:
     """Return whether a driver on the cluster is known to have ended, or is silent for too long.
 
+    Also returns True if another process supervises the job by now.
+
     ``watched``: the seconds for which this process has been able to look. If they are few, a driver
     that a reader has declared lost may still take that back.
     """
@@ -164,9 +167,9 @@ def _record_end(
 ) -> float | None:
     """Record how a driver ended; return the seconds until its restart, or None for no restart.
 
-    ``failures`` are the times of all failures in seconds, the last is this one. ``end_requested``:
-    this process was asked to end, for example at a shutdown of the machine. Such a job is lost
-    however its program reacted, and ``flinkish recover`` restarts it.
+    ``failures`` are the times of all failures in seconds; the last is that of this failure.
+    ``end_requested``: this process was asked to end, for example at a shutdown of the machine. The
+    job then counts as lost however its program reacted, and ``flinkish recover`` restarts it.
     """
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)
@@ -200,7 +203,7 @@ def _fail_or_restart(
     *,
     may: bool,
 ) -> float | None:
-    """Move a failed job to FAILED, or, if it ``may``, to RESTARTING; return the restart's delay."""
+    """Move a failed job to FAILED, or, if it ``may``, to RESTARTING; return the delay, or None."""
     message = str(failure.get("message"))
     history = registry.state_history(job.job_id)
     has_run = any(each.state is JobState.RUNNING for each in history)
@@ -264,7 +267,7 @@ def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float)
 
 
 def _is_cancelled(url: str, job_id: str) -> bool:
-    """Return whether the job has ended, after carrying out a plain cancel that waits for it."""
+    """Return whether the job has ended, after carrying out a plain cancel that is pending."""
     with Registry.open(url, create=False) as registry:
         for request in registry.requests(job_id):
             plain = request.kind is RequestKind.CANCEL and request.savepoint is None

@@ -28,7 +28,7 @@ from flinkish.registry.waiting import wait_request
 
 #: Seconds that a driver that has claimed a plain cancel gets beyond twice its grace period.
 _ANSWER_SLACK = 20.0
-#: Seconds that the supervisor gets to end its driver, and that SIGKILL gets after that.
+#: Seconds after SIGTERM in which the processes should end, and after the SIGKILL that follows.
 _TERM_PATIENCE = 15.0
 _KILL_PATIENCE = 5.0
 #: Seconds that a cluster manager gets to take a command.
@@ -69,7 +69,7 @@ def await_cancel(
     """Wait for a plain cancel, and return the request; kill the job if its driver does not answer.
 
     ``grace`` (``execution.cancel.grace``) and ``timeout`` are seconds. Raises WaitTimeout, and
-    what :func:`kill_job` raises.
+    what :func:`kill_job` and :func:`~flinkish.registry.waiting.wait_request` raise.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -136,15 +136,16 @@ def kill_job(
 ) -> JobRecord:
     """End the processes of ``job``, record it as CANCELED, and return its final record.
 
-    Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
-    then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
-    If another launcher started the job, only the driver's process is signaled.
-    The cancel request is completed with the stop method ``kill`` once the processes were told to
-    end. Requires that :func:`can_kill` is True for the job.
+    Sends SIGTERM to the supervisor (which ends the driver's process group and records the end), or
+    to the group if the supervisor is gone, then SIGKILL to the group. In cluster mode the cluster
+    manager is asked to end the application. If another launcher started the job, only the driver's
+    process is signaled. The cancel request is completed with the stop method ``kill`` once the
+    processes were told to end. Requires that :func:`can_kill` is True for the job.
 
     Raises WaitTimeout if the processes survive SIGKILL; LaunchFailed if the cluster manager
     cannot be asked or does not end the application, or the application's id is not known; and
-    WrongState, before anything is changed, if a process belongs to another user.
+    WrongState, before anything is changed, if a process belongs to another user or the job has
+    ended by now.
     """
     _check_known(job)
     application = application_of(job)
@@ -262,7 +263,7 @@ def _group(ref: ProcessRef | None) -> int | None:
         group = os.getpgid(ref.pid)
     except ProcessLookupError:
         return None
-    # killpg takes 0 (a process of another pid namespace) for the caller's own group.
+    # To killpg, 0 (the group of a process of another pid namespace) means the caller's own group.
     return None if group <= 1 or group == os.getpgid(0) else group
 
 

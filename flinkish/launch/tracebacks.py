@@ -68,12 +68,12 @@ _FRAME = re.compile(r'\s*File "([^"]*)", line \d+')
 
 
 def is_of_spark(file: str) -> bool:
-    """Return whether a file in a traceback is PySpark's or flinkish's, and not the program's."""
+    """Return whether a file in a traceback is of PySpark, Py4J, flinkish or ``runpy``."""
     return _OF_SPARK.search(file) is not None or file.endswith("/runpy.py")
 
 
 def own_frames(lines: Sequence[str]) -> list[str]:
-    """Return the lines of a traceback without the frames of PySpark and flinkish."""
+    """Return the lines of a traceback without frames of PySpark, Py4J, flinkish and ``runpy``."""
     kept, foreign = [], False
     for line in lines:
         frame = _FRAME.match(line)
@@ -87,7 +87,7 @@ def own_frames(lines: Sequence[str]) -> list[str]:
 
 
 def java_cause(text: str) -> str | None:
-    """Return the innermost cause of a Java error in a text, in one line; None without one."""
+    """Return the line of a Java error's innermost cause, else of the error; None without one."""
     lines = text.splitlines()
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     first = [line.removeprefix(": ") for line in lines if line.startswith(": ")]

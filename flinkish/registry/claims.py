@@ -8,7 +8,7 @@ not inherit claims. The claims of a job that counts as lost are kept, because it
 again (:func:`claimed_since`).
 
 A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
-savepoint needs; they are written when the query starts.
+savepoint needs. The facts are written when the query starts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class QueryReports(Mailbox):
         """Record that the driver is alive and the status of its queries, in one transaction.
 
         Returns the job's state in the registry, so that a driver notices that it was declared dead
-        (for example, because its host was disconnected).
+        (for example, because its host was disconnected). Raises JobNotFound.
         """
 
         def work(tx: Transaction) -> JobState:
@@ -108,7 +108,7 @@ class QueryReports(Mailbox):
         return {job_id: list(queries.values()) for job_id, queries in newest.items()}
 
     def find_query(self, query_id: str) -> list[tuple[JobRecord, QueryStatus]]:
-        """Return every job that ever ran the Spark query ``query_id``, by start time."""
+        """Return the jobs that ran a Spark query, each with the query's status, by start time."""
         rows = self._read(
             f"SELECT {', '.join('j.' + c.strip() for c in JOB_COLUMNS.split(','))}, q.status "
             "FROM flinkish_queries q JOIN flinkish_jobs j ON j.job_id = q.job_id "
@@ -213,8 +213,8 @@ class Claims(QueryReports):
         Returns the conflicting claims: those of other jobs, and those of this job's other queries
         on file sinks. If there are any, nothing was claimed. A table never conflicts.
 
-        Raises JobNotFound, and WrongState if the job has ended, because its driver was declared
-        dead.
+        Raises JobNotFound, and WrongState if the job has ended (its driver may have been declared
+        dead).
         """
 
         def work(tx: Transaction) -> list[Claim]:
@@ -315,7 +315,7 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
 
 
 def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
-    """Return the claims, without those whose query, by its newest row, has ended since the claim.
+    """Return the claims, without those whose query has ended since, according to its newest row.
 
     ``seen`` and ``since`` are revisions of the job: ``seen`` at the query's last report, ``since``
     at the claim.

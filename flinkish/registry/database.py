@@ -39,9 +39,9 @@ class Transaction:
 class Database:
     """A database as the registry uses it. Safe to use from several threads of a process.
 
-    There is one connection per process, guarded by a lock: every statement of the registry takes
-    well under a millisecond, and one connection keeps :meth:`changes_marker` simple. A child made
-    by ``fork`` opens its own connection.
+    There is one connection per process, guarded by a lock. One is enough, because every statement
+    of the registry takes well under a millisecond, and it keeps :meth:`changes_marker` simple. A
+    child made by ``fork`` opens its own connection.
     """
 
     #: The URL without its password.
@@ -64,7 +64,7 @@ class Database:
         raise NotImplementedError
 
     def serialize(self, transaction: Transaction) -> None:
-        """Wait until no other transaction that called this method is open, and keep others out.
+        """Wait until no other transaction that called this is open, and make later ones wait.
 
         Call it before a condition on rows that other transactions may add. Later statements of
         this transaction see what the others have committed.
@@ -83,7 +83,7 @@ class Database:
         return time.time()
 
     def close(self) -> None:
-        """Close the connection. The object cannot be used afterwards."""
+        """Close the connection. The object must not be used afterwards."""
         raise NotImplementedError
 
 

@@ -2,9 +2,9 @@
 
 The object model of the registry (dataclasses, enums, JSON, regular expressions) takes several
 times as long to import as Python itself takes to start, and the start-up of ``list`` has a measured
-budget. The plain case is therefore read here with ``sqlite3`` alone: a registry with the current
-schema in which all active jobs to be listed are certainly alive on this host, or no default
-registry yet. In any other case the result is None, and the caller uses
+budget. The plain case is therefore read here with ``sqlite3`` alone. In the plain case, the
+registry has the current schema, and all active jobs to be listed are certainly alive on this host;
+or there is no default registry yet. In any other case the result is None, and the caller uses
 :class:`flinkish.registry.job_registry.Registry` and :mod:`flinkish.registry.liveness`.
 
 The names of states are those of :mod:`flinkish.registry.jobs`; a test compares the names and the
@@ -53,12 +53,13 @@ _SAVEPOINTS = (
 
 
 def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
-    """Return the file of the SQLite registry if only defaults and one variable determine it.
+    """Return the file of the SQLite registry if it is the default or named by one variable.
 
     The result is None when a configuration file exists, when any other ``FLINKISH_*`` variable may
     matter (an invalid one must be reported), when ``HOME`` is not an absolute path, or when the
-    variable does not name an existing file by its absolute path. The default file may be absent:
-    the first ``run`` creates it. Raises OSError if it is unknown whether the file exists.
+    registry is not a file that exists, named by its absolute path. Only the default file may be
+    absent, because the first ``run`` creates it. Raises OSError if it is unknown whether the file
+    exists.
     """
     named = None
     for variable in environ:
@@ -88,7 +89,7 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     return path if os.path.isfile(path) else None
 
 
-#: Variables that ``list`` does not use and that accept every value.
+#: Variables that ``list`` does not use and that accept every value that is not blank.
 _HARMLESS = (
     "FLINKISH_EXECUTION_CHECKPOINTING_SAVEPOINT_DIR",
     "FLINKISH_EXECUTION_CHECKPOINTING_DIR",
@@ -123,7 +124,7 @@ def read_jobs(
         rows = _read(connection, *_condition(running, scheduled, everything, name))
         return None if rows is None else (rows, connection.execute(_FAILED).fetchall())
     except sqlite3.Error:
-        return None  # busy, damaged or without JSON functions: the slow path reports which
+        return None  # busy, damaged, or without JSON functions, which the slow path does not need
     finally:
         connection.close()
 

@@ -3,10 +3,10 @@
 Until the queries of a restored job have committed a batch, the job has no progress beyond its
 savepoint, and needs the savepoint as the state to fall back to. It also needs the savepoint for
 queries that its program has not started: a program of bounded queries starts them one after the
-other. ``run --resume`` needs the savepoint of a job that was ended before its program had finished
-(:mod:`.resumed_runs`). ``restart`` needs the savepoint of a job that was ended before it had
-started from that savepoint. An unfinished upgrade may roll back to its savepoints, even if the new
-job has failed.
+other. If a restored job was ended before its program had finished, ``run --resume`` needs the
+savepoint that the job was restored from (:mod:`.resumed_runs`). If the job was ended before it had
+started from that savepoint, ``restart`` needs it. An unfinished upgrade may roll back to its
+savepoints, even if the new job has failed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class InUse:
 
     ``protected`` maps the location of a savepoint to the reason why it is kept. ``running`` are the
     ids of the jobs that are not in a final state. ``writing`` has the target directory and job id
-    of every savepoint that an unfinished request is writing. ``jobs`` are the ids of all jobs of
-    the registry, and of purged jobs whose savepoints it has recorded. ``taken`` are the locations
+    of every savepoint that an unfinished request asks for. ``jobs`` are the ids of all jobs of the
+    registry, and of purged jobs whose savepoints it has recorded. ``taken`` are the locations
     of the savepoints that these jobs have taken, ``recorded`` those of all recorded savepoints,
     including imported ones; disposed savepoints are in neither.
     """
@@ -44,7 +44,7 @@ class InUse:
 
 
 def savepoints_in_use(registry: Registry) -> InUse:
-    """Return the savepoints in use; a job whose driver is dead counts as ended.
+    """Return the savepoints in use, after recording the end of jobs that count as lost.
 
     Raises RegistryError.
     """
@@ -58,8 +58,8 @@ def savepoints_in_use(registry: Registry) -> InUse:
         if not request.state.is_final and request.savepoint is not None
     )
     all_jobs = registry.jobs()
-    # A savepoint without a request was imported, or taken from a plain checkpoint: its job is not
-    # in this registry.
+    # A savepoint without a request was imported, or taken from a plain checkpoint, so its job may
+    # not be in this registry.
     own = [savepoint for savepoint in savepoints if savepoint.request_id is not None]
     return InUse(
         dict(_protected(registry, jobs, all_jobs, savepoints)),
@@ -118,10 +118,10 @@ def _next_runs(
 ) -> tuple[list[JobRecord], list[JobRecord]]:
     """Return the runs that decide what the next run of a name restores, by the records alone.
 
-    The first list has the restored runs that ``run --resume`` may resume from. The second list has,
-    for each name, the newest run that may have ended before it started from its savepoint, if no
-    later run has a batch: ``restart`` starts from that savepoint, and the error of
-    ``run --resume`` names it.
+    Names of active jobs are left out. The first list has the restored runs that ``run --resume``
+    may resume from. The second list has, for each name, the newest run that may have ended before
+    it started from its savepoint, if no later run has a batch. ``restart`` starts such a run from
+    that savepoint, and the error of ``run --resume`` names the savepoint.
     """
     active_names = {job.name for job in active}
     runs: dict[str, list[JobRecord]] = {}
@@ -146,10 +146,11 @@ def _next_runs(
 def outlived(queries: Sequence[QueryStatus], offered: Collection[str | None] = ()) -> bool:
     """Return whether a job no longer needs the savepoint it was restored from. Pure.
 
-    That is so when every restored query has committed a batch of its own, and no saved query is
-    left for a query that the program has not started yet (it may start its next query only after a
-    bounded one has ended; see ``flinkish.driver.runtime.restore_gate``). The plan of a query
-    records what the query restored and at which batch it started.
+    That is so when at least one query was restored, every restored query has committed a batch of
+    its own, and no saved query is left for a query that the program has not started yet (it may
+    start its next query only after a bounded one has ended; see
+    ``flinkish.driver.runtime.restore_gate``). The plan of a query records what the query restored
+    and at which batch it started.
 
     ``offered`` are the names of the saved queries that the job began with
     (:func:`.resumed_runs.offered_names`).

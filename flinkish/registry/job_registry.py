@@ -123,8 +123,9 @@ class Registry(SavepointTable, UpgradeRecords):
     def open(cls, url: str, *, create: bool = True) -> Registry:
         """Open the registry at ``url`` and bring its schema up to date.
 
-        With ``create``, a missing file (or missing tables) is created. Without it, raises
-        RegistryError if the file or the tables are missing.
+        With ``create``, a missing file is created, as are missing tables. Without it, raises
+        RegistryError if the file, or the tables in PostgreSQL, are missing. Raises
+        InvalidConfiguration if ``url`` is not the URL of a registry.
         """
         return cls(_open_database(url, create=create))
 

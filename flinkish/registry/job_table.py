@@ -47,7 +47,7 @@ class JobTable(Purging):
         being added at the same time.
 
         Raises RegistryError if the id is taken, UsageError for a launch of wrong types; with
-        ``unique_name``, NameTaken if such a job exists, Locked if an upgrade holds the name.
+        ``unique_name``, NameTaken if such a job exists, Locked if an upgrade holds the job or name.
         """
         values = job_values(job)
         columns = list(values)
@@ -86,7 +86,7 @@ class JobTable(Purging):
         other job of that name has resumed.
 
         Raises JobNotFound, AmbiguousJob with the candidates, and UsageError if the reference is
-        blank, or has 32 characters but is not an id (Flink's message).
+        blank, or has 32 characters but is neither an id nor a name (Flink's message).
         """
         reference = reference.strip()
         if not reference:
@@ -324,7 +324,7 @@ class JobTable(Purging):
         return [job_of(row) for row in rows]
 
     def acknowledge(self, job_ids: Iterable[str]) -> list[str]:
-        """Acknowledge failures of jobs; return the ids of those that were not acknowledged."""
+        """Acknowledge the failures of jobs; return the ids of the jobs acknowledged only now."""
         now, ids = self.now(), list(job_ids)  # an iterator would be used up when `work` is retried
 
         def work(tx: Transaction) -> list[str]:

@@ -1,8 +1,8 @@
 """Jobs and requests as plain data, and the table of job states.
 
-State names and transitions are Flink's (``org.apache.flink.api.common.JobStatus``). Times are
-seconds since the epoch (UTC), durations are seconds, sizes are bytes. The module is kept light
-because ``flinkish list`` imports it, and the start-up of ``list`` has a measured budget.
+State names are Flink's (``org.apache.flink.api.common.JobStatus``), and so are most transitions.
+Times are seconds since the epoch (UTC), durations are seconds, sizes are bytes. The module is kept
+light because ``flinkish list`` imports it, and the start-up of ``list`` has a measured budget.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class JobState(str, Enum):
 
 _S = JobState
 FINAL_STATES = frozenset({_S.FAILED, _S.CANCELED, _S.FINISHED})
-#: States of the jobs that ``flinkish list`` shows without options: Flink's running + scheduled.
+#: States of the jobs that ``flinkish list`` shows without options: in Flink's words, those that are
+#: running or scheduled.
 ACTIVE_STATES = frozenset(set(JobState) - FINAL_STATES)
 SCHEDULED_STATES = frozenset({_S.INITIALIZING, _S.CREATED})
 
@@ -87,7 +88,7 @@ class ProcessRef:
 
     host: str
     pid: int
-    #: Field 22 of /proc/<pid>/stat (clock ticks since boot); None where there is no /proc.
+    #: Field 22 of /proc/<pid>/stat (clock ticks since boot); None if /proc does not have it.
     start_ticks: int | None = None
 
 
@@ -167,7 +168,10 @@ def arguments_for(
 
 
 class RequestState(str, Enum):
-    """Flink's trigger states, plus PENDING before a driver has claimed the request."""
+    """The states of a request, which is PENDING until a driver claims it.
+
+    Flink's triggers are IN_PROGRESS or COMPLETED; Flink also reports a failure as COMPLETED.
+    """
 
     PENDING = "PENDING"
     IN_PROGRESS = "IN_PROGRESS"

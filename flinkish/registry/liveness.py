@@ -19,18 +19,19 @@ from flinkish.errors import DriverLost, RegistryError, WrongState
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 
-#: Seconds without a heartbeat after which a driver on another host counts as lost, at least: see
-#: :func:`silence_limit`.
+#: The least number of seconds without a heartbeat after which a driver on another host counts as
+#: lost; see :func:`silence_limit`.
 STALE = 30.0
-#: The same before the first heartbeat: a cluster may take long to start a driver.
+#: The same until the driver has registered itself, because a cluster may take long to start it.
 STALE_START = 600.0
-#: Seconds after the last heartbeat during which a dead driver does not count as lost while its
-#: supervisor lives: the supervisor is about to record how the driver ended, which is more precise.
-#: Limits how long a reader may show an outdated state.
+#: The least number of seconds after the last heartbeat during which a dead driver does not count as
+#: lost while its supervisor lives. The supervisor is about to record how the driver ended, which is
+#: more precise. Until then a reader may show an outdated state.
 SUPERVISOR_GRACE = 4.5
 #: The same for a job whose supervisor will start its driver again; the job is shown as FAILING.
 RESTART_GRACE = 60.0
-#: Seconds after the next heartbeat was due during which a dead driver is not yet lost.
+#: Seconds after the next heartbeat was due during which such a driver does not count as lost,
+#: however long the interval of the heartbeats is.
 _MISSED = 2.5
 #: Seconds allowed between the registration of a job and the start of its supervisor.
 LAUNCH_GRACE = 60.0
@@ -47,9 +48,10 @@ def process_ref(pid: int | None = None) -> ProcessRef:
 
 
 def is_alive(ref: ProcessRef) -> bool | None:
-    """Return True when exactly that process runs, False when it is gone, None on another host.
+    """Return True if the process runs, False if it is gone, None if it is on another host.
 
-    A zombie (ended, not yet waited for by its parent) counts as gone.
+    A zombie (ended, not yet waited for by its parent) counts as gone. If its start time or its
+    entry in /proc is missing, the pid alone decides.
     """
     if ref.host != os.uname().nodename:
         return None
@@ -113,7 +115,7 @@ def loss_reason(
 
 
 def _interval(job: JobRecord) -> float:
-    """Return the seconds between the heartbeats of the job's driver."""
+    """Return the seconds between the heartbeats of the job's driver; 0 if they are not recorded."""
     text = job.launch.options.get("execution.heartbeat.interval")
     return parse_duration(text) if text else 0.0
 
@@ -143,7 +145,8 @@ def _stale(job: JobRecord, host: str, age: float) -> str | None:
 def silence(registry: Registry, job: JobRecord, now: float) -> float:
     """Return the seconds since a job's last heartbeat, or since its start if it has none.
 
-    While the registry's server was down no driver could report; that time does not count.
+    The time before the registry's server was started does not count, because no driver could report
+    while the server was down.
     """
     since = job.start_time if job.heartbeat is None else job.heartbeat
     return now - max(since, registry.up_since)

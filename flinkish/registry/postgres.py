@@ -45,10 +45,10 @@ T = TypeVar("T")
 _MIGRATION_LOCK = 0x666C696E6B
 #: Lock of :meth:`PostgresDatabase.serialize`; likewise shared by all versions.
 _SERIAL_LOCK = _MIGRATION_LOCK + 1
-#: Settings of libpq, unless the URL has them; in seconds, ``tcp_user_timeout`` in milliseconds,
-#: ``keepalives_count`` a number of probes. Without the last four, a
-#: driver whose server has vanished with its host, as before a failover, waits for its answer for a
-#: quarter of an hour, and cannot report to the new server meanwhile.
+#: Settings of libpq that apply unless the URL has them. They are in seconds, except that
+#: ``tcp_user_timeout`` is in milliseconds and ``keepalives_count`` is a number of probes. Without
+#: the last four, a driver whose server has vanished with its host, as before a failover, waits a
+#: quarter of an hour for the server's answer, and cannot report to the new server meanwhile.
 _CONNECTION = {
     "connect_timeout": 10,
     "tcp_user_timeout": 15_000,
@@ -65,7 +65,7 @@ _SET = 1.0  # seconds: a larger jump of this host's clock means that the clock w
 
 
 class PostgresDatabase(Database):
-    """A PostgreSQL database. A lost connection is opened again at the next call."""
+    """A PostgreSQL database. A lost connection is replaced, if possible in the same call."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
@@ -109,7 +109,7 @@ class PostgresDatabase(Database):
         """Run ``action``; retry it after a rollback by the server, or on a new connection.
 
         A new connection is made when the old one proves to be dead. A commit whose answer was lost
-        may have succeeded: it is reported, not repeated (see :meth:`_transact`).
+        may have succeeded, so it is not repeated but reported as an error (see :meth:`_transact`).
         """
         try:
             for _ in range(_ATTEMPTS - 1):

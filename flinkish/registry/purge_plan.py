@@ -2,8 +2,9 @@
 
 A purged job loses its record with its requests, its log, and the checkpoints that flinkish placed
 for it. A job stays as a whole if the rules exclude it (it ended too recently, its failure is not
-acknowledged, a savepoint of it is being written), or if its checkpoint is needed: by a job that
-stays, or by a savepoint inside it. Savepoints share no files with checkpoints.
+acknowledged, a savepoint of it is being written), if its checkpoints cannot be removed, or if they
+are needed by a job that stays or have a savepoint inside. Savepoints share no files with
+checkpoints.
 
 The record alone stays, without the files, while a savepoint, or a job that stays, is at an earlier
 batch of one of its queries. Sinks remember query ids and batch numbers, so a restore of that batch
@@ -50,7 +51,7 @@ class RunFacts:
 class Found:
     """What is below a directory that flinkish has created (for checkpoints, for example).
 
-    ``stays`` is why they are never removed (the directory is a link, for instance), or None.
+    ``stays`` is why the files are never removed (the directory is a link, for instance), or None.
     ``modified`` is when something was last written there, in seconds since the epoch.
     """
 
@@ -181,7 +182,7 @@ def plan_purge(
 def _needed(
     facts: JobFacts, staying: Sequence[JobFacts], savepoints: Sequence[SavepointFacts]
 ) -> str | None:
-    """Return why the job's checkpoints must stay; None if nothing needs them."""
+    """Return why the job's checkpoints must stay; None if they may be removed."""
     place = facts.place
     if place is None or facts.checkpoint is None:
         return None

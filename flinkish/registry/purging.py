@@ -29,7 +29,7 @@ _TABLES = (
 
 
 def why_purged(job: JobRecord) -> WrongState | None:
-    """Return the error for a use of a job whose files are being purged, or None."""
+    """Return the error for a use of a job whose files were or are being purged, else None."""
     if not job.failure or MARK not in job.failure:
         return None
     return WrongState(
@@ -67,9 +67,9 @@ class Purging(Claims):
         """Mark an ended job whose files are about to be removed, and acknowledge its failure.
 
         Returns the job. ``seen`` is the job as planned. ``batches`` are the newest batches by query
-        id: the registry knows only those of the last heartbeat, and the checkpoints will be gone.
-        Raises WrongState if the job has not ended or was restarted since, and JobNotFound if
-        another purge removed it.
+        id. They are recorded, because the registry has only those of the last heartbeat, and the
+        checkpoints will be gone. Raises WrongState if the job has not ended or was restarted since,
+        and JobNotFound if another purge removed it.
         """
 
         def work(tx: Transaction) -> JobRecord:

@@ -62,8 +62,9 @@ class Mailbox:
         A plain cancel is accepted even while the job is being stopped or canceled with a savepoint:
         it overrides a request that still waits for the savepoint.
 
-        Raises JobNotFound, WrongState if the job is final, Locked if a stop or cancel is already
-        pending or in progress, and TypeError if ``arguments`` are not of the kind's class.
+        Raises JobNotFound, WrongState if the job is final, Locked if a stop or cancel is submitted
+        while another one, which it does not override, is pending or in progress, and TypeError if
+        ``arguments`` are not of the kind's class.
         """
         if not isinstance(arguments, ARGUMENTS[kind]):
             raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
@@ -131,7 +132,7 @@ class Mailbox:
         """Claim the oldest pending request of a job; no two callers ever get the same one.
 
         A request that cannot be read, because a newer flinkish made it or its row is damaged, is
-        failed and skipped. Returns None if no other request is pending.
+        failed and skipped. Returns None if no readable request is pending.
         """
         pending = (
             "SELECT request_id FROM flinkish_requests WHERE job_id = :id AND state = 'PENDING' "

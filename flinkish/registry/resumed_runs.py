@@ -1,4 +1,4 @@
-"""What ``run --resume`` restores, by the registry alone: the earlier runs of a job's name."""
+"""What ``run --resume`` restores, according to the registry alone: earlier runs of a job's name."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class ResumedRuns:
     """What ``run --resume`` restores: a job's newest run, and what that run had not restored yet.
 
     ``runs`` are the newest run and the runs before it, back to the oldest that still has a query to
-    restore. ``taken`` are the names of the saved queries that the runs have restored, or dropped by
-    consent; None stands for a plain checkpoint's query. ``began_with`` is the restore from a
-    savepoint that the earliest run began with, if queries of that savepoint may be left.
+    restore, or back to the one that started from the savepoint of ``began_with``. ``taken`` are the
+    names of the saved queries that the runs have restored, or dropped with consent; None stands for
+    a plain checkpoint's query. ``began_with`` is the restore from a savepoint that the earliest run
+    began with, if queries of that savepoint may not have been restored yet.
     """
 
     runs: tuple[ResumedRun, ...]
@@ -80,9 +81,9 @@ def ever_ran(registry: Registry, job: JobRecord) -> bool:
 def was_held(registry: Registry, job: JobRecord) -> bool:
     """Return whether the queries of a restored job may never have been released to run.
 
-    If so, the job was refused, killed or canceled before it was known whether all state has an
-    owner, however its end was recorded. Only its checkpoints tell whether a query has run
-    (``flinkish.launch.known_jobs``).
+    A job whose queries were not released was refused, killed or canceled before it was known
+    whether all state has an owner, however its end was recorded. Only its checkpoints show whether
+    a query has run (``flinkish.launch.known_jobs``).
     """
     spec = job.launch.restore
     if spec is None or spec.is_awaited or ever_ran(registry, job):
@@ -93,9 +94,9 @@ def was_held(registry: Registry, job: JobRecord) -> bool:
 def resumed_runs(registry: Registry, job: JobRecord) -> ResumedRuns:
     """Return the runs that the next one resumes from, by their records alone.
 
-    A run whose program finished by itself has started all queries, or dropped them by consent: the
-    runs before it are no longer needed. A run without a record was purged, because nothing needed
-    it.
+    A run whose program finished by itself has started all queries, or dropped them with consent, so
+    the runs before it are no longer needed. A run without a record was purged, because nothing
+    needed it.
     """
     taken: set[str | None] = set()
     runs: list[ResumedRun] = []
@@ -131,7 +132,7 @@ def _ended_by_itself(registry: Registry, job: JobRecord) -> bool:
 
 
 def taken_by(queries: Iterable[QueryStatus]) -> set[str | None]:
-    """Return the names of the saved queries that a job restored, or dropped by consent. Pure.
+    """Return the names of the saved queries that a job restored, or dropped with consent. Pure.
 
     The queries' own names are among them. A query may take the positions of several saved queries.
     If the plan records positions, a saved query whose state alone was taken does not count as

@@ -163,7 +163,7 @@ def request_values(request: Request) -> dict[str, Any]:
 
 
 def settled_values(request: Request) -> dict[str, Any]:
-    """Return the statement parameters of a request that already has its result."""
+    """Return the statement parameters of a request that already has its result or its error."""
     return request_values(request) | {
         "started": request.started,
         "finished": request.finished,

@@ -41,7 +41,7 @@ class SqliteDatabase(Database):
     """A SQLite file at the absolute ``path``.
 
     With ``create``, a missing file is created with mode 0600 (its directory with 0700). Without it,
-    a missing file raises RegistryError, as does one that cannot be read or brought up to date.
+    a missing file raises RegistryError. One that cannot be read or brought up to date always does.
     """
 
     #: The file's state when an immutable connection, which sees no later change, was made; or None.

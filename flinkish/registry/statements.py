@@ -244,7 +244,7 @@ def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobReco
 def _started_from(
     rows: Callable[..., Sequence[Row]], job: JobRecord, ended: float
 ) -> Iterator[JobRecord]:
-    """Yield the jobs started from a job's state after its end, if they ran a query or go on."""
+    """Yield the jobs started from a job's state after its end that ran a query or did not end."""
     saved = rows("SELECT path FROM flinkish_savepoints WHERE job_id = :id", id=job.job_id)
     paths = {str(row["path"]) for row in saved}
     later = rows(

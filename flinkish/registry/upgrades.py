@@ -60,8 +60,8 @@ def refuse_held(
     """Refuse a start in the middle of an unfinished upgrade.
 
     ``rows`` runs a query, in a transaction or as a reader. ``name`` is the name of the job to be
-    started, if it must be unique; ``job`` the job itself, if known: a job of the upgrade may use
-    the upgrade's name.
+    started, if it must be unique; ``job`` is the job itself, if known, because a job of the upgrade
+    may use the upgrade's name.
 
     Raises Locked if an upgrade holds the job (:func:`holds_job`) or the name (:func:`holds_name`).
     """

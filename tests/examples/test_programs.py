@@ -76,7 +76,7 @@ def test_version_2_goes_on_from_version_1(
     days: int,
     rows: int,
 ) -> None:
-    """``rows`` is what each version has to have written at the least."""
+    """Each version must have written more than ``rows`` rows."""
     from flinkish.examples.flights import check, delays_v1, delays_v2
 
     flights = data.prepare(tmp_path / "flights", last_day=f"2013-01-{days:02d}")

@@ -1,10 +1,11 @@
-"""A restore plan for the reviewer of a change: as Markdown, and as annotations of GitHub.
+"""A restore plan for the reviewer of a change: as Markdown, and as GitHub annotations.
 
-Names and messages come from savepoints and programs that others wrote. In Markdown, names, URLs and
-what would begin a mention stand in ``<code>``, where neither GitHub nor GitLab looks for mentions,
-references and links, and every character with a meaning is written as its number. In GitHub's
-commands, ``%`` and line ends are escaped as in its toolkit (``packages/core/src/command.ts``); the
-plan's own lines stand between ``stop-commands``.
+Names and messages come from savepoints and programs that others wrote. In Markdown, every character
+with a meaning is written as its number. Names, URLs and what would begin a mention stand in
+``<code>``, where neither GitHub nor GitLab looks for mentions, references and links (except for
+e-mail addresses, which are split). In commands for GitHub's runner, ``%`` and line ends are escaped
+as in GitHub's toolkit (``packages/core/src/command.ts``). The plan's own lines come after the
+command ``stop-commands``, so that the runner does not read commands in them.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from flinkish.messages.plan import (
 from flinkish.restore.plan.plan_text import Finding, findings, plan_lines, state_text, verdict_line
 from flinkish.units import visible
 
-#: Maximum number of findings: GitHub shows ten annotations of a kind, and the verdict takes one.
+#: Maximum number of findings that are annotated. GitHub shows ten annotations of a kind, and the
+#: verdict is one of them.
 ANNOTATIONS = 9
-#: Maximum number of rows of a table: nobody reads more.
+#: Maximum number of rows of a table, and of items of a list; nobody reads more.
 _ROWS = 100
-#: Maximum bytes of a page: GitHub refuses a step summary over 1 MiB, GitLab a comment of 1 MB.
+#: Bytes at which a page is cut: GitHub refuses a step summary over 1 MiB, GitLab a comment of 1 MB.
 PAGE = 900_000
 #: Maximum number of characters of a name or a sentence.
 _WORDS = 600
@@ -44,12 +46,12 @@ _HAPPENS = {
     "moved": "continues, at another place",
     "new": "starts empty",
 }
-#: Characters with a meaning in Markdown or HTML, and the beginnings of links; commands to GitLab
-#: ("quick actions") are lines that begin with a slash.
+#: Characters with a meaning in Markdown or HTML, the beginnings of links, and slashes that begin a
+#: word, because GitLab reads a line that begins with a slash as a command ("quick action").
 _SPECIAL = re.compile(r"[\\`*_\[\]<>#!|~&$]|:(?=//)|(?<!\S)/|w(?=ww\.)", re.IGNORECASE)
 #: The sign in an e-mail address: an unbroken address becomes a link even in ``<code>``.
 _ADDRESS = re.compile(r"(?<=\S)@")
-#: What would be a link, a mention or a reference.
+#: A link, or what would begin a mention or a reference.
 _REFERENCE = re.compile(
     r"[a-z][a-z0-9+.-]*://\S*|www\.\S*|\bGH-(?=\d)|[@#!$%~&](?=[0-9a-z])", re.IGNORECASE
 )
@@ -57,7 +59,7 @@ _Row = TypeVar("_Row", OperatorRow, SourceRow, SinkRow, PinRow)
 
 
 def markdown(plan: RestorePlan, program: str | None = None) -> str:
-    """Return a plan as Markdown: the verdict, what to do, what is lost, and tables of each query.
+    """Return a plan as Markdown: the verdict, what to do, what is lost, tables, and notes.
 
     ``program`` is the program's file or module, as it was named. A page of more than :data:`PAGE`
     bytes is cut at its end.
@@ -94,7 +96,10 @@ def failure_annotation(error: FlinkishError, program: str | None = None) -> str:
 
 
 def in_repository(path: str | None, environ: Mapping[str, str]) -> str | None:
-    """Return a program's path relative to GitHub's checkout; None if it is not in the checkout."""
+    """Return a program's path relative to GitHub's checkout; None if it is not in the checkout.
+
+    Without ``GITHUB_WORKSPACE``, the working directory counts as the checkout.
+    """
     if path is None or "://" in path:
         return None
     root = os.path.realpath(environ.get("GITHUB_WORKSPACE") or os.curdir)
@@ -118,7 +123,7 @@ def _parts(plan: RestorePlan, program: str | None) -> Iterator[str]:
 
 
 def _about(plan: RestorePlan, program: str | None) -> str:
-    """Return the line with the program, the savepoint or the job, and the Sparks."""
+    """Return the line with the program, the savepoint or the job, and the versions of Spark."""
     words = [] if program is None else [_code(program)]
     if plan.job_id is not None:
         words.append(f"from the job {_code(plan.name or plan.job_id)} ({_code(plan.state or '')})")
@@ -221,7 +226,7 @@ def _left_behind(plan: RestorePlan) -> list[str]:
 
 
 def _first(rows: Sequence[_Row]) -> list[_Row]:
-    """Return the rows that a table has room for; rows that need no attention are left out first."""
+    """Return the rows that a table has room for, those that need attention first."""
     return sorted(rows, key=lambda row: row.verdict in _HAPPENS)[:_ROWS]
 
 
@@ -239,13 +244,13 @@ def _page(parts: Iterable[str]) -> str:
 
 
 def _section(title: str, lines: Sequence[str], count: int) -> list[str]:
-    """Return a titled list as parts, empty without lines. ``count``: the number of all lines."""
+    """Return a titled list as parts, empty without lines. ``count``: the total number of lines."""
     more = [f"… and {count - _ROWS} more"] if count > _ROWS else []
     return [f"**{title}**"] * bool(lines) + ["\n".join(f"- {x}" for x in [*lines[:_ROWS], *more])]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], count: int) -> list[str]:
-    """Return a table as one part, or no part without rows. ``count``: the number of all rows."""
+    """Return a table as one part, or no part without rows. ``count``: the total number of rows."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     if not lines:
         return []
@@ -312,7 +317,7 @@ def _annotation(each: Finding, program: str | None) -> str:
 
 
 def _command(level: str, text: str, file: str | None, title: str) -> str:
-    """Return a command of GitHub's runner that annotates a file, or the run."""
+    """Return a command for GitHub's runner that annotates a file, or the run."""
     lines = "\n".join(_short(line) for line in text.split("\n"))
     named = [] if file is None else [f"file={_property(file)}"]
     return f"::{level} {','.join([*named, f'title={_property(title)}'])}::{_data(lines)}"

@@ -127,7 +127,7 @@ def _table(head: Sequence[_Head], rows: Iterable[Sequence[Content]]) -> Markup:
             *(
                 element(
                     "td",
-                    # One element for the contents: a narrow window shows a label beside it.
+                    # The contents are one element, because a narrow window shows a label beside it.
                     element("div", cell),
                     class_=kind,
                     data_label=name,

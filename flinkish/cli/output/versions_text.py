@@ -33,7 +33,10 @@ _WIDTH = 100
 
 
 def legend(matrix: Matrix, comparisons: Sequence[VersionComparison], *, one_row: bool) -> list[str]:
-    """Return the marks' meanings, the source, one row's limitations, how to see others. Pure."""
+    """Return the lines below a table: its marks, its source, how to see a pair's limitations. Pure.
+
+    With ``one_row``, the limitations of the row come before the last line.
+    """
     seen = {one.verdict.value for one in comparisons}
     marks = [f"{mark} {name}" for name, (mark, _) in MARKS.items() if name in seen]
     lines = ["", ", ".join(marks), *_wrapped(_origin(matrix))]
@@ -70,7 +73,10 @@ def pair_lines(matrix: Matrix, comparison: VersionComparison) -> list[str]:
 
 
 def _cell_lines(cells: Sequence[Cell]) -> list[str]:
-    """Return the operators, backends and formats whose verdict differs from the most common one."""
+    """Return the measured combinations whose verdict differs from the usual one, as lines.
+
+    Spark's error messages for these combinations follow them.
+    """
     from flinkish.compat.lookup import usual_verdict
 
     usual = usual_verdict(cells)
@@ -132,7 +138,8 @@ def _origin(matrix: Matrix) -> str:
 def _evidence_text(matrix: Matrix, version: Version) -> str:
     """Return the sentence that names the measured releases behind an answer.
 
-    It is empty for a line of versions, for a measured release, and if nothing was measured.
+    It is empty for a line of versions, for a measured release, and if no release of the line was
+    measured.
     """
     from flinkish.compat.model import Evidence
 
@@ -245,7 +252,7 @@ def _preconditions(matrix: Matrix) -> list[Advice]:
 
 
 def _origin_record(matrix: Matrix) -> Origin:
-    """Return the source of the table."""
+    """Return the source of the table, or when it was measured and with which releases."""
     if matrix.measured is None:
         return {"source": matrix.source}
     return {

@@ -1,1 +1,1 @@
-"""Flights that left New York in 2013: the demo program, in two versions, and its data."""
+"""Flights that left New York in 2013: two programs in two versions each, their data, a demo."""

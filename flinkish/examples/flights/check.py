@@ -4,7 +4,7 @@ The expected rows come from the programs' own ``delays`` functions, run as a bat
 same files; the comparison itself is plain Python on a few thousand rows.
 
 ``python -m flinkish.examples.flights.check DATA OUTPUT LAST_V1_BATCH`` prints the outcome and exits
-with 1 when one row differs.
+with 1 if a row differs, departures are missing, or a version has written nothing.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class Shell:
         Parameters
         ----------
         show
-            Print the command line and its output, stderr included.
+            Print the command line and its output, stderr included. Otherwise only the output of a
+            command that fails is printed.
 
         Raises
         ------
@@ -253,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"$ cd {directory}")
     try:
         same = run(directory, options.files_per_trigger)
-    except (DemoError, ModuleNotFoundError) as error:  # its data is in a separate package
+    except (DemoError, ModuleNotFoundError) as error:  # the data is in another package
         print(f"\nDemo failed: {error}", file=sys.stderr)
         return 1
     finally:
