@@ -1,7 +1,8 @@
 """Run a driver for one answer: it reads the question from a file, writes the answer, and ends.
 
 Nothing is registered, because there is no job. ``info`` and ``check`` describe a program this way,
-``rehearse`` runs one on copies of state, ``migrate`` rewrites state, and ``state`` reads it.
+``rehearse`` runs one on copies of state, ``export`` builds checkpoints for one, ``migrate`` writes
+state anew, and ``state`` reads it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The queries of jobs as their drivers report them, and the claims of queries and supervisors.
 
 Only one query at a time may run under a Spark query id, and a file sink has one writer. Before
-Spark starts a query, the query claims both in the registry. It also claims its checkpoint, because
-a new query has no query id yet, and its tables, which never conflict. A claim needs no release: it
-holds until its query or its job ends, or until the query claims anew. The job's next driver does
-not inherit claims. The claims of a job that counts as lost are kept, because its driver may report
-again (:func:`claimed_since`).
+Spark starts a query, the query claims its query id and its file sink in the registry. It also
+claims its checkpoint, because a new query has no query id yet, and its table, which never
+conflicts. A claim needs no release: it holds until its query or its job ends, or until the query
+makes other claims. The job's next driver does not inherit claims. The claims of a job that counts
+as lost are kept, because its driver may report again (:func:`claimed_since`).
 
 A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
 savepoint needs. The facts are written when the query starts.

@@ -116,12 +116,13 @@ def _next_runs(
     active: Sequence[JobRecord],
     queries: Mapping[str, Sequence[QueryStatus]],
 ) -> tuple[list[JobRecord], list[JobRecord]]:
-    """Return the runs that decide what the next run of a name restores, by the records alone.
+    """Return the runs that decide what the next run of a name restores.
 
-    Names of active jobs are left out. The first list has the restored runs that ``run --resume``
-    may resume from. The second list has, for each name, the newest run that may have ended before
-    it started from its savepoint, if no later run has a batch. ``restart`` starts such a run from
-    that savepoint, and the error of ``run --resume`` names the savepoint.
+    Only records are read, and the names of active jobs are left out. The first list has the
+    restored runs that ``run --resume`` may resume from. The second list has, for each name, the
+    newest run that may have ended before it started from its savepoint, if no later run has a
+    batch. ``restart`` starts such a run from that savepoint, which the error of ``run --resume``
+    names.
     """
     active_names = {job.name for job in active}
     runs: dict[str, list[JobRecord]] = {}

@@ -188,9 +188,9 @@ class Mailbox:
         return self._settle(request_id, f"state IN {_UNFINISHED}", values)
 
     def abandon(self, job_id: str, error: Mapping[str, Any]) -> int:
-        """Fail all unfinished requests of a job that has ended, and return their number.
+        """Fail all unfinished requests of a job, because no driver will serve them.
 
-        Raises JobNotFound.
+        Returns their number. Raises JobNotFound.
         """
 
         def work(tx: Transaction) -> int:

@@ -92,7 +92,7 @@ def was_held(registry: Registry, job: JobRecord) -> bool:
 
 
 def resumed_runs(registry: Registry, job: JobRecord) -> ResumedRuns:
-    """Return the runs that the next one resumes from, by their records alone.
+    """Return the runs that the next one resumes from, according to their records alone.
 
     A run whose program finished by itself has started all queries, or dropped them with consent, so
     the runs before it are no longer needed. A run without a record was purged, because nothing
