@@ -57,7 +57,7 @@ OF_SCHEMES = {
 PARAMETERS = "flinkish-job.json"
 #: Name of the file that a standalone worker puts into the driver's working directory.
 JAR = "flinkish-job.jar"
-#: The variable that tells a driver that its program is a bundled one (:mod:`.driver.carried`).
+#: The variable that tells a driver that its program is bundled (:mod:`flinkish.driver.carried`).
 BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 _MAIN = "flinkish/driver/carried.py"
 
@@ -306,7 +306,7 @@ def _distribution(name: str) -> metadata.Distribution | None:
     try:
         return metadata.distribution(name)
     except metadata.PackageNotFoundError:
-        return None  # a requirement on another platform or an older Python only
+        return None  # required only on another platform or an older Python
 
 
 def _normal(name: str) -> str:

@@ -200,8 +200,8 @@ def _module_settings(launch: Launch, installation: Installation) -> dict[str, st
 def _cluster_settings(launch: Launch) -> dict[str, str]:
     """Return the settings of cluster mode: ``spark-submit`` waits, YARN starts no second driver.
 
-    The interpreters are settings too, if they are named.
-    A driver that fails is started again by the job's restart strategy, not by its cluster.
+    If a driver fails, the job's restart strategy decides whether it is started again, not its
+    cluster. The interpreters are settings too, if they are named.
     """
     settings = {
         ClusterManager.STANDALONE: {"spark.standalone.submit.waitAppCompletion": "true"},

@@ -159,7 +159,7 @@ def reconcile(
 
     A job whose supervisor is about to start a new driver is only shown as FAILING. A lost job gets
     a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
-    supervisor that knows the real failure may replace this one afterwards. If the registry cannot
+    supervisor that knows the real failure may replace it afterwards. If the registry cannot
     be written, the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the
     registry's clock.
     """
