@@ -61,7 +61,7 @@ class LogReader:
             yield from self._filter.finish()
 
     def read_last(self, count: int, *, to_end: bool = False) -> Iterator[str]:
-        """Yield the last ``count`` of the selected lines; :meth:`read` continues after them.
+        """Yield the last ``count`` of the chosen lines; :meth:`read` continues after them.
 
         ``to_end``: whether an incomplete last line of the log counts too, instead of being left to
         :meth:`finish`. If no choice of lines was given, such a line always counts.

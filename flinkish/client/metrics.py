@@ -185,7 +185,8 @@ def _of_queries(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
         Metric(
             "flinkish_query_snapshots_repaired_total",
             "counter",
-            "State snapshots that Spark (4.1) has repaired by itself since the driver started.",
+            "State snapshots that Spark has repaired by itself since the driver started (from "
+            "Spark 4.1).",
             [
                 Sample(labels, query.snapshots_repaired)
                 for labels, query in running
@@ -194,7 +195,8 @@ def _of_queries(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
         ),
         _gauge(
             "flinkish_query_restored_operators",
-            "Number of stateful operators of a restored query, by the verdict of its restore.",
+            "Number of operators in the restore plan of a query, by verdict (dropped: saved state "
+            "that no operator takes).",
             verdicts,
         ),
     ]
@@ -203,11 +205,14 @@ def _of_queries(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
 def _query_gauges(
     now: float,
 ) -> Sequence[tuple[str, str, Callable[[QueryStatus], float | None]]]:
-    """Return the gauges of a running query: name, help, and the number or None if unknown."""
+    """Return the gauges of a running query: name, help, and a function that returns the number.
+
+    The number is None if it is unknown.
+    """
     return (
         (
             "last_batch_id",
-            "The newest committed micro-batch of a query.",
+            "The id of the newest committed micro-batch of a query.",
             lambda query: query.batch_id,
         ),
         (
@@ -227,7 +232,8 @@ def _query_gauges(
         ),
         (
             "snapshot_lag_batches",
-            "Batches since the newest state snapshot, where it is oldest (from Spark 4.0).",
+            "Batches since the newest state snapshot, in the partition where it is oldest (from "
+            "Spark 4.0).",
             lambda query: query.snapshot_lag,
         ),
         (
@@ -239,7 +245,7 @@ def _query_gauges(
 
 
 def _verdicts(query: QueryStatus) -> Mapping[str, int]:
-    """Return the number of operators by the verdict of their restore. Pure."""
+    """Return the number of the query's operators in its restore plan, by verdict. Pure."""
     rows = () if query.plan is None else query.plan.operators
     return Counter(row.verdict for row in rows if row.query == query.name)
 

@@ -187,7 +187,7 @@ def test_state_that_nobody_takes_is_told_before_and_refused_in_the_same_words(
     assert error["id"] == "non-restored-state"
     (dropped,) = (op for op in plan["operators"] if op["verdict"] == "dropped")
     assert dropped["text"].startswith("no operator of the program takes this state")
-    for fact in ("no operator of the program takes this state", "uid 'first'", "3 rows"):
+    for fact in ("nothing in the program takes this part", "uid 'first'", "3 rows"):
         assert fact in error["message"]
     assert error["plan"]["operators"] == plan["operators"]
     assert error["plan"]["sources"] == plan["sources"]

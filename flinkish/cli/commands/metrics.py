@@ -19,12 +19,14 @@ from flinkish.errors import UsageError
 def _address(
     _ctx: click.Context, _parameter: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """Return the host and the port of ``[HOST:]PORT``; UsageError for other texts."""
+    """Return the host and the port of ``[HOST:]PORT``; raise UsageError for any other text."""
     if value is None:
         return None
     host, _, port = value.rpartition(":")
     if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 1 << 16):
-        raise UsageError(f"--listen: {value!r} is not [HOST:]PORT", hint="such as 9249")
+        raise UsageError(
+            f"--listen: {value!r} is not [HOST:]PORT", hint="give a port, such as 9249"
+        )
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

@@ -42,7 +42,7 @@ class PlannedOperator(_Stateful):
     location: Annotated[str | None, "file and line of the program"]
     key_schema: SparkJson
     value_schema: SparkJson
-    address: Annotated[str | None, "[QUERY/]UID or [QUERY/]ORDINAL, for other commands"]
+    address: Annotated[str | None, "QUERY/UID or QUERY/ORDINAL, for other commands"]
 
 
 class Coverage(TypedDict):

@@ -38,7 +38,7 @@ class SavedOperator(TypedDict):
     files: int
     state_digest: str | None
     stores: list[StoreSchema]
-    address: Annotated[str, "[QUERY/]UID or [QUERY/]ORDINAL, for other commands"]
+    address: Annotated[str, "QUERY/UID or QUERY/ORDINAL, for other commands"]
 
 
 class SavedQueryRecord(TypedDict):
@@ -52,7 +52,7 @@ class SavedQueryRecord(TypedDict):
     planned_batch: int | None
     watermark: str | None
     drained: bool
-    offsets: Annotated[list[Any], "each source's, in the source's own form; null: none yet"]
+    offsets: Annotated[list[Any], "one for each source, in its own form; null if it has none yet"]
     pins: Annotated[Mapping[str, str], "Spark settings that stay as they were"]
     source: Any
     sink: Any
@@ -87,7 +87,7 @@ class SavepointContents(TypedDict):
     complete: Annotated[bool, "whether the program had started all its queries"]
     files: int
     bytes: Bytes
-    shared_ids: Annotated[list[str], "operator ids that several queries have"]
+    shared_ids: Annotated[list[str], "operator ids and uids that several operators have"]
     own_bytes: Annotated[int, "bytes that disposing of it frees"]
     shared_bytes: Bytes
     users: Annotated[list[str], "the savepoints that use its files"]
@@ -232,14 +232,14 @@ class ImportedSavepoint(TypedDict):
 
 
 class FailedPath(TypedDict):
-    """A location that could not be read."""
+    """A location that cannot be read, is damaged, or has no savepoint, and the error."""
 
     path: str
     error: ErrorRecord
 
 
 class ImportDocument(TypedDict):
-    """The savepoints that were added to the registry."""
+    """The savepoints that were found: those added to the registry, and those known before."""
 
     savepoints: list[ImportedSavepoint]
     new: int
@@ -253,7 +253,7 @@ class DisposeDocument(TypedDict):
     dry_run: bool
     path: str
     files: int
-    bytes: Annotated[int, "bytes that are freed"]
+    bytes: Annotated[int, "size of the removed files; other hard links may keep them on the disk"]
     missing: Annotated[int, "files that did not exist"]
     foreign: Annotated[list[str], "files that are not the savepoint's, and stay"]
     gone: Annotated[list[str], "what is removed"]
@@ -272,14 +272,17 @@ class PrunedSavepoint(TypedDict):
     keep: bool
     reasons: list[str]
     removed: bool
-    bytes: Annotated[int, "its size; of one that goes: what is freed"]
+    bytes: Annotated[
+        int,
+        "its size; if it goes, that of the removed files, which hard links may keep on the disk",
+    ]
     shared_files: int
     gone: Annotated[list[str], "what is removed"]
     error: ErrorRecord | None
 
 
 class Garbage(TypedDict):
-    """An unfinished savepoint."""
+    """An unfinished savepoint, or what is left of a disposed one."""
 
     path: str
     modified: Time | None
@@ -314,7 +317,7 @@ class Lock(TypedDict):
     pid: int | None
     created: Time | None
     refreshed: Time | None
-    path: Annotated[str | None, "the savepoint that is written"]
+    path: Annotated[str | None, "the savepoint that is being written"]
     damage: str | None
     stale: bool
     removed: bool

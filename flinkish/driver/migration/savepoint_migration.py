@@ -51,12 +51,12 @@ def write_rewritten(
 ) -> tuple[SavepointSummary, list[MigratedOperator]]:
     """Write the new savepoint and return it with the new state of each operator.
 
-    The caller removes the directory ``scratch`` for the checkpoints. For ``job``, ``trigger`` and
-    ``transferer`` see :func:`~flinkish.savepoint.write.writer.write_savepoint`.
+    The checkpoints are written to the directory ``scratch``, which the caller removes afterwards.
+    For ``job``, ``trigger`` and ``transferer`` see
+    :func:`~flinkish.savepoint.write.writer.write_savepoint`.
 
-    Raises the errors of :func:`~flinkish.driver.migration.query_migration.rewrite_query`,
-    LaunchFailed if this interpreter lacks packages that the engine needs, and StorageError if the
-    target cannot be written.
+    Raises the errors of :func:`~flinkish.driver.migration.query_migration.rewrite_query` and of
+    ``write_savepoint``, and LaunchFailed if this interpreter lacks packages that the engine needs.
     """
     sources: list[QuerySource] = []
     written: list[MigratedOperator] = []
@@ -86,7 +86,7 @@ def write_rewritten(
 
 
 def _format(migration: Migration, header: Header) -> str:
-    """Return the new savepoint's format: as requested, or native for a new backend, or the old."""
+    """Return the requested format, else native for a new backend, else the old savepoint's."""
     if migration.type is not None:
         return migration.type
     return FORMAT_NATIVE if migration.backend else header.format

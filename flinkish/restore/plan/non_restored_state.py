@@ -54,7 +54,7 @@ class NonRestored:
     def may_read(self, name: str) -> bool:
         """Return whether a source of this name, in a later query, may take one of the positions.
 
-        It may if the name fits a saved source that no query takes so far, if what such a source
+        It may if the name fits a saved source that no query has taken so far, if what such a source
         reads is unknown, or if it is any ``QUERY/NAME`` of a query of which nothing is taken.
         """
         if any(within(name, query.key) is not None for query in self.queries):
@@ -71,8 +71,8 @@ class NonRestored:
     def may_be_of(self, name: str) -> bool:
         """Return whether a later query may have an operator of this name that takes saved state.
 
-        An operator that was saved without a uid may have any name by now. ``QUERY/NAME`` may be an
-        operator if nothing is taken of the query.
+        An operator that was saved without a uid may have any name by now. ``QUERY/NAME`` may name
+        an operator if nothing is taken of the query.
         """
         if any(within(name, query.key) is not None for query in self.queries):
             return True
@@ -84,18 +84,23 @@ class NonRestored:
         return [*self.operators, *(op for query in self.queries for op in query.operators)]
 
     def error(self) -> NonRestoredState:
-        """Return the refusal to continue without this state."""
-        names = ", ".join(f"'{q.key}'" for q in self.queries if q.key is not None)
-        hint = (
-            f"start a query named {names} (.queryName), as in the savepoint; or " if names else ""
-        )
+        """Return the refusal to continue without these parts."""
+        lines = self.lines()
+        several = len(lines) > 1
+        parts = "these parts" if several else "this part"
+        names = [f"'{q.key}'" for q in self.queries if q.key is not None]
+        hint = ""
+        if names:
+            called = "a query named" if len(names) == 1 else "queries named"
+            hint = f"start {called} {', '.join(names)} (.queryName), as in the savepoint; or "
         if any(op.movable for op in self.operators):
-            hint += "name the operator that takes it with --uid-map OLD=NEW; or "
+            state = "each state" if several else "it"
+            hint += f"name the operator that takes {state} with --uid-map OLD=NEW; or "
         return NonRestoredState(
-            "no operator of the program takes this state of the savepoint: "
-            + "; ".join(self.lines()),
-            hint=hint + "use -n (--allowNonRestoredState) to drop it on purpose",
-            unmatched=self.lines(),
+            f"nothing in the program takes {parts} of the savepoint: {'; '.join(lines)}",
+            hint=hint
+            + f"use -n (--allowNonRestoredState) to drop {'them' if several else 'it'} on purpose",
+            unmatched=lines,
             operators=[_facts(op) for q in self.queries for op in q.operators]
             + [_facts(op) for op in self.operators],
         )
@@ -153,13 +158,13 @@ def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
             whole |= {name, None}
             continued |= {name, None}
             continue
-        # What a plan of all queries drops was agreed to; a plan of one query only shows it.
+        # The user agreed to what a plan of all queries drops; a plan of one query only lists it.
         passed = None if plan.complete else StateVerdict.DROPPED.value
         states = [row.origin for row in plan.operators if row.verdict != passed]
         operators |= {(o.query, o.ordinal) for o in states if o and o.ordinal is not None}
         lines = [row.origin for row in plan.sources if row.verdict != passed]
         sources |= {(o.query, o.entry) for o in lines if o and o.entry is not None}
-        # A query whose plan could not be read takes all of the saved query.
+        # If Spark's plan of a query could not be read, the query took all of the saved one.
         read = {op.query for op in plan.operators} | {source.query for source in plan.sources}
         begun = [row for row in plan.queries if row.from_batch is not None]
         whole |= {row.origin for row in begun if row.name not in read}
@@ -220,10 +225,11 @@ def check_left_out(
     """
     outcome = RestoreOutcome.NOTE if agreed else RestoreOutcome.CONSENT
     advice = "" if agreed else _CONSENT
+    starts = "starts" if agreed else "would start"
     query = next((each for each in left_out if each.query == name), None)
     if query is not None:
-        text = f"query '{name}' of the saved job is not in the savepoint: "
-        text += f"{query.reason}; it starts empty"
+        text = f"query '{name}' of the saved job is not in the savepoint: {query.reason}; it "
+        text += f"{starts if query.pending else 'starts'} empty"
         if not query.pending:
             return Check("left-out", RestoreOutcome.NOTE, text)
         return Check("left-out", outcome, text, advice)
@@ -233,7 +239,7 @@ def check_left_out(
         "left-out",
         outcome,
         f"the savepoint was taken before its job had started all its queries: '{name}' may have "
-        "been one of them, and would start empty",
+        f"been one of them, and {starts} empty",
         advice,
     )
 
@@ -266,7 +272,7 @@ class LostOrigin:
             f"job {self.job_id} was started from {self.path}, and ended before it had started all "
             f"its queries: '{name}' may be one of them, and would start empty, because "
             f"{self.path} can no longer be read: {self.why}",
-            hint=f"restart from a savepoint that has it with: flinkish restart {self.job_id} "
-            "--from SAVEPOINT",
+            hint="to restart from a savepoint that has it, run: "
+            f"flinkish restart {self.job_id} --from SAVEPOINT",
             reasons=["left-out"],
         )

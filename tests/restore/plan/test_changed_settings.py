@@ -53,7 +53,8 @@ def test_another_zone_needs_consent_and_the_saved_one_is_offered() -> None:
         "state does not match new rows"
     )
     assert change.advice == (
-        "continue with --conf spark.sql.session.timeZone=UTC, unless the program sets it itself"
+        "continue with --conf spark.sql.session.timeZone=UTC "
+        "(if the program sets it, change it there)"
     )
 
 
@@ -111,6 +112,13 @@ def test_case_sensitivity_matters_where_names_mean_other_columns() -> None:
     read = Dependence(CASE_SENSITIVE, "false", "key `a`", "the column a of parquet files", False)
     (note,) = changes(meaning(insensitive, read), meaning(sensitive, replace(read, value="true")))
     assert not note.partial
+    assert note.text.endswith("key `a` (the column a of parquet files) is looked up by name")
+    two = [replace(read, part=part) for part in ("key `a`", "key `b`")]
+    (note,) = changes(
+        meaning(insensitive, *two),
+        meaning(sensitive, *(replace(each, value="true") for each in two)),
+    )
+    assert note.text.endswith("key `b` (the column a of parquet files) are looked up by name")
 
 
 def test_an_operator_whose_settings_changed_asks_for_consent() -> None:
@@ -122,8 +130,8 @@ def test_an_operator_whose_settings_changed_asks_for_consent() -> None:
     assert refusal is not None
     assert refusal.data["reasons"] == [SETTINGS_CHANGED]
     assert refusal.hint == (
-        "continue with --conf spark.sql.session.timeZone=UTC, unless the program sets it itself; "
-        "or agree with --accept-partial hours"
+        "continue with --conf spark.sql.session.timeZone=UTC "
+        "(if the program sets it, change it there); or agree with --accept-partial hours"
     )
     assert advice_for(plan) == refusal.hint
     assert ask([plan], ["hours"]) is None

@@ -1,4 +1,4 @@
-"""What a restore says of a query that the savepoint leaves out."""
+"""What a restore says of parts that nothing takes, and of a query that the savepoint lacks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.requests import LeftOut
-from flinkish.restore.plan.non_restored_state import LostOrigin, check_left_out
+from flinkish.restore.plan.non_restored_state import LostOrigin, NonRestored, check_left_out
+from tests.support.restore.query_builders import old, saved_query
 
 PENDING = LeftOut("q", "it has committed no batch yet", pending=True)
 ENDED = LeftOut("q", "it ended before it committed a batch")
@@ -32,6 +33,7 @@ def test_outcome(
     if check is not None:
         assert "'q'" in check.text
         assert ("-n" in check.advice) == (outcome is RestoreOutcome.CONSENT)
+        assert ("would start empty" in check.text) == (outcome is RestoreOutcome.CONSENT)
 
 
 def test_the_reason_is_said() -> None:
@@ -46,3 +48,20 @@ def test_a_query_that_a_lost_origin_may_have_is_not_started_empty() -> None:
     assert refusal is not None
     assert "because /sp can no longer be read: it is damaged" in refusal.message
     assert lost.refusal("other") is None
+
+
+def test_the_refusal_speaks_of_one_part_or_of_several() -> None:
+    one, two = saved_query(old("x"), key="a"), saved_query(old("y"), key="b")
+    error = NonRestored(queries=(one,)).error()
+    assert error.message.startswith("nothing in the program takes this part of the savepoint: uid")
+    assert error.hint is not None
+    assert error.hint.startswith("start a query named 'a' (.queryName)")
+    error = NonRestored(queries=(one, two)).error()
+    assert error.message.startswith("nothing in the program takes these parts of the savepoint: ")
+    assert error.hint is not None
+    assert error.hint.startswith("start queries named 'a', 'b' (.queryName)")
+    error = NonRestored(operators=(old("x"), old("y"))).error()
+    assert error.hint == (
+        "name the operator that takes each state with --uid-map OLD=NEW; or "
+        "use -n (--allowNonRestoredState) to drop them on purpose"
+    )
