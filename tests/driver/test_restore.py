@@ -500,6 +500,28 @@ def test_queries_one_after_the_other_are_restored(
     assert again.wait().state is JobState.CANCELED
 
 
+def test_a_query_that_is_missing_after_a_bounded_one_is_missed_before_the_last_one_runs(
+    spark: Any, new_job: NewJob, saved: Saved
+) -> None:
+    savepoint, _ = saved("counts", "second", "third")
+
+    def program() -> None:
+        frame = rate(spark).groupBy(rate_key()).count()
+        writer = frame.writeStream.queryName("counts").outputMode("update").format("noop")
+        writer.trigger(availableNow=True).start().awaitTermination()
+        start_counting(spark, "second").awaitTermination()
+
+    job = new_job(restore=RestoreSpec(savepoint["path"])).start(program)
+    final = job.wait()
+    assert final.state is JobState.FAILED
+    assert job.outcome is not None
+    assert isinstance(job.outcome.error, NonRestoredState)
+    assert "'third'" in job.outcome.error.message
+    first, second = job.runtime.queries()
+    assert newest_committed_batch(second.checkpoint) == second.restored_batch
+    assert newest_committed_batch(first.checkpoint) != first.restored_batch
+
+
 @pytest.mark.deep
 def test_a_savepoint_before_the_second_query_is_started_names_it(
     spark: Any, new_job: NewJob, saved: Saved, tmp_path: Path

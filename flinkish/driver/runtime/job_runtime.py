@@ -272,9 +272,9 @@ class Runtime:
             self._is_running = False  # the next heartbeat tries again
             log(f"registry: {error.message}")
 
-    def _program_waits(self) -> None:
-        """React to the program waiting: it starts no other query for now."""
-        self.restore_gate.settle()
+    def _program_waits(self, awaited: ManagedQuery | None = None) -> None:
+        """React to the program waiting, for ever if for one query: it starts no other for now."""
+        self.restore_gate.settle(awaited)
         self.start_phase.waited()
         self._running_if_started()
 
@@ -296,7 +296,7 @@ class Runtime:
         self, query: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
         """Run ``StreamingQuery.awaitTermination``, subject to the gate."""
-        self._program_waits()
+        self._program_waits(self._gate.managed(query) if timeout is None else None)
         return self._gate.await_query(query, wait, timeout)
 
     def await_any(self, wait: Callable[[float], Any], timeout: float | None) -> bool | None:

@@ -131,16 +131,17 @@ class ProgramGate:
         """Return whether ``query`` is quiesced by a request that has no result yet."""
         with self.changed:
             self._rebind(query)
-            managed = self._managed(query)
+            managed = self.managed(query)
             return managed is not None and managed.quiesced and self._in_flight > 0
 
-    def _managed(self, query: Any) -> ManagedQuery | None:
+    def managed(self, query: Any) -> ManagedQuery | None:
+        """Return the job's query behind a ``StreamingQuery``; None if it is not the job's."""
         return self._by_run.get(str(query._jsq.runId().toString()))
 
     def _rebind(self, query: Any) -> bool:
         """Point ``query`` at the newest run of its query; return whether it had an older run."""
         with self.changed:
-            managed = self._managed(query)
+            managed = self.managed(query)
             if managed is None or managed.run_id == str(query._jsq.runId().toString()):
                 return False
             query._jsq = managed.jsq

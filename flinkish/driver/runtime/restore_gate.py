@@ -131,10 +131,11 @@ class RestoreGate:
         if all(watch.is_released for watch in self._watches):
             self._held_since = None
 
-    def settle(self) -> None:
+    def settle(self, awaited: ManagedQuery | None = None) -> None:
         """Check that all state has an owner, roll tables back, and let held queries continue.
 
-        Called when the program starts no other query for now.
+        Called when the program is not about to start another query. ``awaited`` is the query that
+        the program waits for without a limit; None if it waits for any, or for a while only.
 
         Raises NonRestoredState if state has no owner and ``-n`` was not given, UsageError if an
         option names something that no query has or can still have, and TableError if a table cannot
@@ -144,8 +145,13 @@ class RestoreGate:
             return
         self._wait_for_starts(self._restorer)
         queries = self._queries()
-        # After a query that ends on its own the program may start others.
-        more = any(query.facts.bounded for query in queries)
+        # After a query that ends on its own the program may start others. One that has ended no
+        # longer counts if the program waits for another.
+        more = any(
+            query.facts.bounded
+            and (awaited is None or query is awaited or not spark_jvm.has_ended(query.jsq))
+            for query in queries
+        )
         try:
             notes = self._restorer.check(more_to_come=more)
             self._restorer.roll_back([query.name for query in queries])
