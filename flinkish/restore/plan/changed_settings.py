@@ -121,19 +121,25 @@ def _change(
     *,
     certain: bool,
 ) -> StateChange:
-    olds, news = pairs[0]
-    parts = [_shown(each[1][0]) for each in pairs[:_SHOWN]]
-    if len(pairs) > _SHOWN:
-        parts.append(f"{len(pairs) - _SHOWN} more")
+    olds = [old for each, _ in pairs for old in each]
+    news = [new for _, each in pairs for new in each]
+    parts = _first([_shown(each[0]) for _, each in pairs])
     text = (
         f"{_NAMES.get(setting, setting)} was {_listed(olds)} and is {_listed(news)}: "
         f"{', '.join(parts)} {_effect(setting, several=len(parts) > 1, certain=certain)}"
     )
-    value = olds[0].value
-    advice = f"continue with --conf {shlex.quote(f'{setting}={value}')}"
-    if certain:
-        advice += _IF_SET
+    if len(_values(olds)) > 1:
+        advice = f"have the program set {setting} as the saved one did"
+    else:
+        advice = f"continue with --conf {shlex.quote(f'{setting}={olds[0].value}')}"
+        advice += _IF_SET if certain else ""
     return StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=certain)
+
+
+def _first(names: Sequence[str]) -> list[str]:
+    """Return the first names, and how many more there are."""
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return [*names[:_SHOWN], *more]
 
 
 def _shown(each: Dependence) -> str:
@@ -173,14 +179,14 @@ def _case_changes(
     before, after = _origins(saved), _origins(new)
     other = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
     if other:
-        each = "; ".join(f"`{n}` was {before[n]} and is {after[n]}" for n in other[:_SHOWN])
-        text = f"{begins}, so names refer to other columns: {each}"
+        each = _first([f"`{name}` was {before[name]} and is {after[name]}" for name in other])
+        text = f"{begins}, so names refer to other columns: {'; '.join(each)}"
         advice += _IF_SET
         yield StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=True)
     read = [each[1][0] for each in pairs if each[1][0].part]
     if read:
         verb = "is" if len(read) == 1 else "are"
-        names = ", ".join(_shown(each) for each in read[:_SHOWN])
+        names = ", ".join(_first([_shown(each) for each in read]))
         text = f"{begins}: {names} {verb} looked up by name"
         yield StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice)
 

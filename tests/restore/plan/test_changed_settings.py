@@ -99,6 +99,16 @@ def test_each_setting_is_told_once_with_the_parts_that_depend_on_it() -> None:
     assert f"key `k2` ({HOUR}), 2 more depend on it" in zones.text
 
 
+def test_parts_that_had_several_values_are_not_all_given_one() -> None:
+    parts = ("UTC", "key `a`"), ("Asia/Tokyo", "key `b`")
+    (change,) = changes(
+        meaning(*(zone(value, part) for value, part in parts)),
+        meaning(*(zone("Europe/Rome", part) for _, part in parts)),
+    )
+    assert "was UTC and Asia/Tokyo and is Europe/Rome: key `a`" in change.text
+    assert change.advice == f"have the program set {TIME_ZONE} as the saved one did"
+
+
 def test_case_sensitivity_matters_where_names_mean_other_columns() -> None:
     insensitive = Dependence(CASE_SENSITIVE, "false", certain=False)
     sensitive = Dependence(CASE_SENSITIVE, "true", certain=False)
