@@ -91,7 +91,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "savepoint copy": (
         (
-            "bring one to another storage",
+            "copy a savepoint to another storage",
             "savepoint copy /savepoints/savepoint-6f1a2b-0c3d s3://bucket/savepoints",
         ),
         ("what would be sent", "savepoint copy --dry-run savepoint-a gs://bucket/savepoints"),
@@ -191,12 +191,12 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "upgrade resume": (
         ("continue an upgrade that was cut off", "upgrade resume 4f2a"),
-        ("of a host that is gone", "upgrade resume --force 4f2a"),
+        ("continue the upgrade of a host that is gone", "upgrade resume --force 4f2a"),
     ),
     "upgrade rollback": (
         ("undo an upgrade", "upgrade rollback 4f2a"),
         (
-            "and roll its table back to the savepoint",
+            "undo it, and roll the job's table back to the savepoint",
             "upgrade rollback --sink-ahead rollback 4f2a",
         ),
     ),
@@ -218,7 +218,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "checkpoint": (
         ("wait for the next batch of each query", "checkpoint orders"),
-        ("show the newest ones", "checkpoint --no-wait orders"),
+        ("show the newest batches", "checkpoint --no-wait orders"),
     ),
     "request show": (
         ("what became of a detached savepoint", "request show 0c3d"),

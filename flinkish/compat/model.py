@@ -14,7 +14,7 @@ SPARK = "spark"
 FLINK = "flink"
 FRAMEWORKS = (SPARK, FLINK)
 
-STATELESS = "stateless"  # the operator of cells and uses for a query without state
+STATELESS = "stateless"  # the operator of a query without state, in a ``Cell`` or a ``Use``
 NO_BACKEND = "none"
 
 _NUMBER = r"(0|[1-9][0-9]{0,3})"
@@ -115,7 +115,7 @@ class Precondition:
 
 @dataclass(frozen=True)
 class Cell:
-    """The verdict for a pair of lines; Spark's cells also have an operator, a backend and formats.
+    """The verdict for two lines or releases; Spark's also has an operator, a backend and formats.
 
     Attributes
     ----------

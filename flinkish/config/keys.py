@@ -119,11 +119,17 @@ KEYS: tuple[Key, ...] = (
         "the program's own",
     ),
     Key("parallelism.default", None, "state partitions (none: Spark's own setting)", (), "int"),
-    Key("client.timeout", "60 s", "how long the client waits before exit 14", (), "duration"),
+    Key(
+        "client.timeout",
+        "60 s",
+        "how long the client waits before exit 14; for the start of a job, only if it is set",
+        (),
+        "duration",
+    ),
     Key(
         "execution.savepoint.transfers",
         "64",
-        "number of files transferred to or from remote storage at the same time",
+        "maximum number of files transferred to or from remote storage at the same time",
         (),
         "int",
     ),
@@ -220,7 +226,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "restart-strategy.exponential-delay.jitter-factor",
         "0.1",
-        "fraction of the delay that is randomly added or subtracted",
+        "greatest fraction of the delay that is randomly added or subtracted",
     ),
     Key(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
@@ -253,10 +259,15 @@ KEYS: tuple[Key, ...] = (
     Key(
         "notify.command",
         None,
-        "line of shell that a job's supervisor runs when the job has failed or runs again, or a "
+        "shell command that a job's supervisor runs when the job has failed or runs again, or a "
         "savepoint failed or is overdue; it gets JSON on its standard input",
     ),
-    Key("notify.url", None, "URL to which the supervisor posts the same JSON (not recorded)"),
+    Key(
+        "notify.url",
+        None,
+        "URL to which the supervisor posts the same JSON; the registry records neither it nor the "
+        "command",
+    ),
     Key(
         "notify.timeout",
         "10 s",
@@ -274,8 +285,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.heartbeat.interval",
         "2 s",
-        "how often a driver reports to the registry, at least 1 s; on another host it counts as "
-        "lost after 30 s, or three intervals if they are longer, without a report",
+        "how often a driver reports to the registry, at least 1 s; a driver on another host "
+        "counts as lost after 30 s without a report, or after three intervals if they are longer",
         (),
         "duration",
         least=1.0,

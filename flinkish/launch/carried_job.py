@@ -244,8 +244,8 @@ def _standalone_part(
     for path in launch.py_files:
         if not os.path.isfile(path):
             raise UsageError(
-                f"{path} cannot be brought to a driver on a standalone cluster",
-                hint="-pyfs takes files of this host there",
+                f"{path} cannot be shipped to a driver on a standalone cluster",
+                hint="-pyfs takes only files of this host there",
             )
         names.append(f"files/{os.path.basename(path)}")
         target.write(path, names[-1])

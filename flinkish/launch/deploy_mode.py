@@ -71,7 +71,7 @@ def of_target(name: str, master: str | None, mode: str | None) -> tuple[str, str
         raise UsageError(f"unknown target {name!r}", hint=f"-t takes {near}; or use -m URL")
     if not target.is_supported:
         raise UsageError(
-            f"target {name}: Spark has no session clusters, each job is an application of its own",
+            f"target {name}: Spark has no session clusters; each job is an application of its own",
             hint=f"use -m {target.example}, with --deploy-mode cluster for a driver on the cluster",
         )
     if master is None and not target.is_whole:

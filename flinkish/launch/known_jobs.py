@@ -144,7 +144,7 @@ def check_began(registry: Registry, job: JobRecord) -> None:
     raise WrongState(
         f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it had started "
         f"from {spec.path}: its checkpoints may lack state that the savepoint has",
-        hint=f"use {spec.path} instead; or start it again with: flinkish restart {job.job_id}",
+        hint=f"use {spec.path} instead; or start the job again with: flinkish restart {job.job_id}",
         job_id=job.job_id,
         state=job.state.value,
     )
@@ -166,7 +166,7 @@ def check_stands(registry: Registry, job: JobRecord) -> None:
         raise Superseded(
             f"job {job.name} ({job.job_id}) was to resume from job {spec.job}, but by now job "
             f"{newest.job.job_id} has continued{at}",
-            hint="run the command again: it resumes from that one",
+            hint="run the command again; it then resumes from that job",
             job_id=newest.job.job_id,
             state=newest.job.state.value,
         )

@@ -82,8 +82,8 @@ class Addressees:
             # The message does not quote the value, which may contain a token.
             raise InvalidConfiguration(
                 "notify.url is not a URL that flinkish can post to",
-                hint="write http:// or https://, a host, and a path, without a user, with blanks "
-                "and other characters than ASCII percent-encoded",
+                hint="write http:// or https://, a host, and a path, without a user; "
+                "percent-encode blanks and characters that are not ASCII",
             )
         addressees = cls(
             command=command,
@@ -201,7 +201,7 @@ def notice_document(view: JobView, notice: Notice) -> dict[str, object]:
 
 
 def run_command(command: str, document: Mapping[str, object], timeout: float) -> None:
-    """Run a line of shell with a notice as JSON on its standard input; OSError if it fails.
+    """Run a shell command with a notice as JSON on its standard input; OSError if it fails.
 
     The error ends with the command's last output. Nothing else shows the output, because it could
     be mistaken for the reason of the driver's failure if it were unmarked in the job's log. After

@@ -56,7 +56,7 @@ def left_without_batch(
     if not queries:
         raise WrongState(
             f"{who} is {job.state.value} and never started a streaming query",
-            hint="a savepoint is of streaming queries; see what it did with: "
+            hint="only streaming queries can be saved; see what the job did with: "
             f"flinkish logs {job.job_id}",
             job_id=job.job_id,
             state=job.state.value,
@@ -74,7 +74,7 @@ def left_without_batch(
             raise NoCommittedBatch(
                 f"{who} is {job.state.value}, and the checkpoint {query.checkpoint_dir} of its "
                 f"query '{query.name}' has no committed batch, or is gone",
-                hint="nothing is left of it; see its savepoints with: "
+                hint="nothing is left of that query; see the job's savepoints with: "
                 f"flinkish status {job.job_id}",
                 job_id=job.job_id,
                 state=job.state.value,

@@ -187,7 +187,7 @@ def check_path_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], .
             raise UsageError(f"--map-path {old}={new}: {error.message}", hint=error.hint) from error
         if pair[0] == pair[1]:
             raise UsageError(
-                f"--map-path {old}={new}: both are the same place", hint="omit --map-path"
+                f"--map-path {old}={new}: both sides are the same place", hint="omit --map-path"
             )
         located.append(pair)
     for one, other in overlapping(located):
@@ -202,8 +202,8 @@ def not_a_pair(value: str) -> UsageError:
     """Return the error for an entry of a uid map that does not have the form OLD=NEW."""
     return UsageError(
         f"{value!r} in the uid map is not OLD=NEW",
-        hint="write --uid-map old=new; the first = separates: for an old uid that contains "
-        "one, use its operator id",
+        hint="write --uid-map old=new; the first = separates the two, so use the operator id of an "
+        "old uid that contains =",
     )
 
 
@@ -306,7 +306,7 @@ def options_from(texts: Mapping[str, str]) -> RestoreOptions:
         option = name.replace("-", "_")
         if option not in hints:
             names = ", ".join(key.replace("_", "-") for key in hints)
-            raise UsageError(f"a restore has no option {name!r}", hint=f"it has {names}")
+            raise UsageError(f"a restore has no option {name!r}", hint=f"the options are {names}")
         if option in _CHOICES and text not in _CHOICES[option]:
             raise UsageError(
                 f"{text!r} is not a value of the restore option {name}",

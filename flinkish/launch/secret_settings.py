@@ -151,8 +151,8 @@ def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
     if len(text) > most:
         raise UsageError(
             "the secret settings and the arguments are too long to be handed over: "
-            f"{len(text)} bytes as JSON in ASCII, where {most} are possible",
-            hint="give fewer or shorter ones, or have the program read a file",
+            f"as JSON they have {len(text)} bytes, but at most {most} are possible",
+            hint="give fewer or shorter settings and arguments, or have the program read a file",
         )
     return {**kept, SETTINGS_VARIABLE: text}
 

@@ -311,7 +311,7 @@ def _refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> No
         raise Locked(
             f"job {job.name} ({job.job_id}) is already being ended by the {first['kind']} request "
             f"{first['request_id']}",
-            hint=f"follow that one with: flinkish request wait {first['request_id']}",
+            hint=f"follow that request with: flinkish request wait {first['request_id']}",
             job_id=job.job_id,
             request_id=first["request_id"],
         )

@@ -268,8 +268,8 @@ def superseded(job: JobRecord, successor: JobRecord) -> Superseded:
     return Superseded(
         f"job {job.name} ({job.job_id}) cannot be started again in place: job {successor.name} "
         f"({successor.job_id}), which is {successor.state.value}, has resumed from its state",
-        hint="start that one again, or this one from a savepoint; see: flinkish status "
-        f"{successor.job_id}",
+        hint=f"start job {successor.job_id} again, or start this job from a savepoint; see: "
+        f"flinkish status {successor.job_id}",
         job_id=successor.job_id,
         state=successor.state.value,
     )

@@ -31,7 +31,7 @@ def test_the_driver_finds_it_in_the_registry(cli: Command, checkpoint: str) -> N
         (["/in"], "it is not OLD=NEW"),
         (["/in=/a=/b"], "it is not OLD=NEW"),
         (["=/new"], "the path is empty"),
-        (["/in=/in/"], "both are the same place"),
+        (["/in=/in/"], "both sides are the same place"),
         (["/in=s3:b"], "without a slash after the colon"),
         (["/in=/a", "/in/x=/b"], "/in and /in/x overlap"),
         (["/nowhere=/new"], "names a path in /nowhere"),

@@ -40,12 +40,10 @@ PAGE = 900_000
 #: Maximum number of characters of a name or a sentence.
 _WORDS = 600
 _MARKS = {"ok": "✅", "consent-needed": "⚠️", "incompatible": "❌"}
-_HAPPENS = {
-    "as-is": "continues unchanged",
-    "renumbered": "continues unchanged, at another place of the plan",
-    "moved": "continues, at another place",
-    "new": "starts empty",
-}
+#: What happens to a row, by the verdicts that say it all.
+_HAPPENS = {"as-is": "continues unchanged", "new": "starts empty"}
+#: The verdicts that need no attention.
+_FINE = frozenset({*_HAPPENS, "renumbered", "moved"})
 #: Characters with a meaning in Markdown or HTML, the beginnings of links, and slashes that begin a
 #: word, because GitLab reads a line that begins with a slash as a command ("quick action").
 _SPECIAL = re.compile(r"[\\`*_\[\]<>#!|~&$]|:(?=//)|(?<!\S)/|w(?=ww\.)", re.IGNORECASE)
@@ -227,7 +225,7 @@ def _left_behind(plan: RestorePlan) -> list[str]:
 
 def _first(rows: Sequence[_Row]) -> list[_Row]:
     """Return the rows that a table has room for, those that need attention first."""
-    return sorted(rows, key=lambda row: row.verdict in _HAPPENS)[:_ROWS]
+    return sorted(rows, key=lambda row: row.verdict in _FINE)[:_ROWS]
 
 
 def _page(parts: Iterable[str]) -> str:
@@ -271,11 +269,11 @@ def _rows(number: int | None) -> str:
 
 
 def _verdict(word: str) -> str:
-    return word if word in _HAPPENS else f"**{_plain(word)}**"
+    return word if word in _FINE else f"**{_plain(word)}**"
 
 
 def _happens(row: OperatorRow | SourceRow | SinkRow | PinRow) -> str:
-    return _HAPPENS.get(row.verdict, "") if row.verdict in ("as-is", "new") else _plain(row.text)
+    return _HAPPENS.get(row.verdict) or _plain(row.text)
 
 
 def _code(text: str) -> str:

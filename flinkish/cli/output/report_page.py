@@ -61,7 +61,7 @@ def report_page(report: Report) -> str:
         element(
             "footer",
             f"Written by flinkish {__version__} at {utc_time(report.created)} UTC. All times are "
-            "UTC, and those in the savepoints' metadata.",
+            "in UTC; those of savepoints come from their metadata.",
         ),
     )
     page = element("html", head, body, lang="en")
@@ -77,7 +77,7 @@ def _sections(report: Report) -> Iterable[Content]:
     yield _section("growth", "Growth", *_growth(report.growth))
     yield _section("operators", "Operators and schemas", *_operators(report.growth))
     yield _section("lineage", "Lineage", _lineage(report.savepoints))
-    yield _section("verdicts", "Resuming the newest savepoint", *_answers(report.savepoints))
+    yield _section("verdicts", "Resuming the newest intact savepoint", *_answers(report.savepoints))
 
 
 def _section(name: str, title: str, *content: Content) -> Markup:
@@ -255,7 +255,8 @@ def _operators(growth: Sequence[Growth]) -> Iterable[Content]:
     if growth:
         yield _table(head, (_operator(each) for each in growth[:_OPERATORS]))
     if len(growth) > _OPERATORS:
-        yield element("p", f"{len(growth) - _OPERATORS} smaller ones not shown.", class_="soft")
+        more = len(growth) - _OPERATORS
+        yield element("p", f"{more} smaller operators are not shown.", class_="soft")
 
 
 def _operator(growth: Growth) -> Sequence[Content]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -130,7 +129,6 @@ class DriverRestoreEnvironment:
             try:
                 location = str(qualified(new.checkpoint, new.session))
                 begins, query_id = beginning(new.name, stateful, location)
-                begins = replace(begins, has_place=True)
             except StorageError as error:
                 return checkpoint_not_read(new.name, new.checkpoint, error)
         position = start_status(new.sink, new.session, query_id)

@@ -8,7 +8,6 @@ has changed in file sources since the checkpoint was written. Decisions are thos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 from flinkish import storage
@@ -22,7 +21,7 @@ from flinkish.driver.plan.restore_environment import (
     has_path_of,
     start_status,
 )
-from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_location, qualified
+from flinkish.driver.plan.writer_settings import WriterFacts, output_of, qualified
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
@@ -116,7 +115,6 @@ class StartJudge:
         # From then on no other job changes what is judged: a job that held a claim has ended.
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
-        begins = replace(begins, has_place=own_location(facts, session) is not None)
         position = start_status(sink, session, query_id)
         ahead = written = None
         if query_id is None:

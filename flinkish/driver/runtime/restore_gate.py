@@ -10,11 +10,11 @@ processed nothing, and changed nothing outside the job. Tables are rolled back t
 (``--sink-ahead rollback``), and the logs of file sinks are completed, before the first batch, but
 only when the start can no longer be refused.
 
-A program that waits for a bounded query may start others after it, which are unknown before. Then
+A program that waits for a bounded query may start others after it, which are not known yet. Then
 the queries that it has started are judged; only their tables are rolled back, and they run. Queries
 that it starts later are judged, and their tables rolled back, at the program's next wait. The first
-wait would be too early: the earlier query may write to a later query's table, or must finish before
-that table is read, and the plan depends on the table at that time.
+wait would be too early for these tables: the earlier query may write to one of them, or must finish
+before one is read, and a query's plan depends on its table at the start of that query.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class RestoreGate:
         """End the held queries and all watches when the job ends."""
         self._end_held()
         if self._late is not None:
-            self._late.join(_END_GRACE)  # no table is rolled back after the job's end
+            self._late.join(_END_GRACE)  # a rollback should not outlast the job
         for watch in self._watches:
             watch.give_up()
 

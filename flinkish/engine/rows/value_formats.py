@@ -70,7 +70,8 @@ def group_format(
     """Return the change of a grouped function's values between two formats, and their new schema.
 
     ``old`` and ``new`` are ``spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion``.
-    Raises CannotMigrate if a format is unknown, or the schema is not one of the old format.
+    Raises CannotMigrate unless one of the two is 1 and the other 2, or if ``old`` is 2 and the
+    schema is not one of format 2. Whether a schema is one of format 1 is not checked.
     """
     fields = list(schema["fields"])
     if (old, new) == ("1", "2"):

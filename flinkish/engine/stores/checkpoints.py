@@ -1,8 +1,8 @@
 """The state in a checkpoint's directory: its operators, their stores and their schemas.
 
-``state/<operator>/<partition>/[<store>/]`` holds a store's files, ``state/<operator>/_metadata``
-the operator metadata of Spark 4, and ``0/[<store>/]_metadata/schema`` or ``_stateSchema/<store>/``
-the schemas. The backend, the codec and the version are in the offset and commit logs.
+Below ``state/<operator>/``, ``<partition>/[<store>/]`` holds a store's files, ``_metadata`` the
+operator metadata of Spark 4, and ``0/[<store>/]_metadata/schema`` or ``_stateSchema/<store>/`` the
+schemas. The backend, the codec and the version are in the offset and commit logs.
 :mod:`flinkish.checkpoint.format` parses all of these.
 """
 
@@ -44,10 +44,11 @@ from flinkish.engine.stores.files import StateSource, StoreFiles, read_bytes
 class StoreState:
     """A store: its column families, and the location of its schema.
 
-    ``name`` is ``default`` or one of ``JOIN_STORES``. ``directory`` is relative to a partition's
-    directory: "", or with a slash at its end. ``families`` of a store without column families has
-    one entry, named ``default``. ``schema_path`` is the store's newest schema file, relative to the
-    operator's directory, and ``schema_version`` that file's format.
+    ``name`` is ``default`` or one of :data:`~flinkish.checkpoint.format.names.JOIN_STORES`.
+    ``directory`` is relative to a partition's directory: "", or with a slash at its end.
+    ``families`` of a store without column families has one entry, named ``default``.
+    ``schema_path`` is the store's newest schema file, relative to the operator's directory, and
+    ``schema_version`` that file's format.
     """
 
     name: str
@@ -78,7 +79,8 @@ class OperatorState:
     stores
         The operator's stores.
     prefix_columns
-        The number of prefix columns of keys that are read by a prefix scan; 0 for other keys.
+        The number of prefix columns of keys that are read by a prefix scan, from the metadata of
+        Spark 4; 0 for other keys, and without metadata.
     metadata
         The operator metadata of Spark 4; None without it.
     metadata_path

@@ -44,7 +44,7 @@ def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any
         for number, row in enumerate(rows):
             where = f"row {number} for the state {name!r}"
             if not isinstance(row, Mapping) or not {KEY, VALUE} <= row.keys():
-                raise CannotMigrate(f"{where} has no key and value: {row!r}")
+                raise CannotMigrate(f"{where} lacks a key or a value: {row!r}")
             try:
                 values.append(_from_plain(row[column], field.type, column))
                 pa.array(values[-1:], field.type)  # so that an error names the row
@@ -63,7 +63,7 @@ def _from_plain(value: Any, kind: Any, path: str) -> Any:
         if len(set(names)) != len(names):
             raise ValueError(f"{path} has fields of the same name, which no row can tell apart")
         if not isinstance(value, Mapping) or value.keys() != set(names):
-            raise ValueError(f"{path} has the fields {', '.join(names)}, not {value!r}")
+            raise ValueError(f"{path} must have the fields {', '.join(names)}, but is {value!r}")
         return {f.name: _from_plain(value[f.name], f.type, f"{path}.{f.name}") for f in kind}
     if pa.types.is_map(kind):
         entries = [
@@ -80,7 +80,7 @@ def _from_plain(value: Any, kind: Any, path: str) -> Any:
     try:
         return _scalar(value, kind)
     except (ValueError, ArithmeticError) as error:
-        raise ValueError(f"{path} is {value!r}, which is not a {kind}: {error}") from error
+        raise ValueError(f"{path} is {value!r}, which is not of type {kind}: {error}") from error
 
 
 def _entries(value: Any, path: str) -> Iterator[tuple[Any, Any]]:
@@ -98,11 +98,11 @@ def _entries(value: Any, path: str) -> Iterator[tuple[Any, Any]]:
 
 def _scalar(value: Any, kind: Any) -> Any:
     """Return a value that is neither nested nor null; a ValueError says how to give it."""
-    if isinstance(value, str):
-        return next((read(value, kind) for is_kind, read in _TEXTS if is_kind(kind)), value)
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if pa.types.is_integer(kind) and not whole:
-        raise ValueError("give it without a fraction or quotes")
+        raise ValueError("give an integer, without a fraction or quotes")
+    if isinstance(value, str):
+        return next((read(value, kind) for is_kind, read in _TEXTS if is_kind(kind)), value)
     if not isinstance(value, numbers.Number):
         # pyarrow would drop the time.
         if pa.types.is_date32(kind) and isinstance(value, datetime.datetime):
@@ -118,7 +118,7 @@ def _scalar(value: Any, kind: Any) -> Any:
 
 
 def _moment(text: str, pattern: re.Pattern[str], start: str, digits: int, example: str) -> int:
-    """Return the moment that a text names as a number of units: ``10 ** digits`` a second."""
+    """Return the moment that a text names in units of which a second has ``10 ** digits``."""
     match = pattern.fullmatch(text)
     if match is None:
         raise ValueError(f"give it like {example}")
@@ -128,7 +128,8 @@ def _moment(text: str, pattern: re.Pattern[str], start: str, digits: int, exampl
 
 
 def _timestamp(text: str, _: Any) -> int:
-    return _moment(text, _MOMENT, "", 6, "2024-01-31T12:30:00.000000Z, with at most 6 digits")
+    example = "2024-01-31T12:30:00.000000Z, with at most 6 digits after the point"
+    return _moment(text, _MOMENT, "", 6, example)
 
 
 def _date(text: str, _: Any) -> int:
@@ -136,7 +137,8 @@ def _date(text: str, _: Any) -> int:
 
 
 def _time(text: str, _: Any) -> int:
-    return _moment(text, _TIME, "1970-01-01T", 9, "12:30:00.000001, with at most 9 digits")
+    example = "12:30:00.000001, with at most 9 digits after the point"
+    return _moment(text, _TIME, "1970-01-01T", 9, example)
 
 
 def _decimal(text: str, kind: Any) -> decimal.Decimal:
@@ -149,7 +151,7 @@ def _of_scale(number: decimal.Decimal, kind: Any) -> decimal.Decimal:
         if not isinstance(digits, int):
             raise ValueError("give a finite number")
         if -digits > kind.scale:
-            raise ValueError(f"it has at most {kind.scale} digits after the point")
+            raise ValueError(f"give at most {kind.scale} digits after the point")
     return number
 
 

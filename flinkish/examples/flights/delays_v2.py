@@ -1,9 +1,9 @@
 """How late do New York's flights leave? Per airline and quarter of a day, from a stream of files.
 
-The next version of ``delays_v1.py``, which takes over its state: the mean delay is correct, there
-is one more column, and the airlines have names. The steps from the source to the aggregation are
-unchanged, and so are the aggregates and the order in which the result first uses them. The state
-depends on exactly these.
+The next version of ``delays_v1.py``, which takes over its state: the mean delay is correct, and two
+columns are new, the number of cancelled flights and the airline's name. The steps from the source
+to the aggregation are unchanged, and so are the aggregates and the order in which the result first
+uses them. The state depends on exactly these.
 
 An ordinary PySpark program: it knows nothing of flinkish. Run it with ``flinkish run``, or with
 ``spark-submit`` and the option ``--checkpoint``::

@@ -59,7 +59,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """The shift of a query's history batches; ``reason`` says why it is not the savepoint's."""
+    """The shift of a query's history batches; ``reason`` says why the query got a new one."""
 
     shift: int
     kept: bool
@@ -116,7 +116,7 @@ def check_foreach_batch(
     """Return what a restore means for a ``foreachBatch`` function, which flinkish cannot inspect.
 
     Parameters are those of :func:`decide_history`. The outcome is ``ok`` if no batch that the
-    function has run is run again, and no other run goes on.
+    function has run is run again, and no other run is still active.
     """
     who = f"query '{name}' writes with foreachBatch"
     number = saved_batch + saved
@@ -149,7 +149,7 @@ def check_foreach_batch(
             if newest > saved_batch
             else "the input of batches"
         )
-        more = "" if open_run is None else ", and of those still running,"
+        more = "" if open_run is None else ", and of those that an active run still processes,"
         parts.append(
             f"{many} after batch {saved_batch} that another run has processed{more} is "
             "processed again, in batches with new history numbers"

@@ -44,7 +44,7 @@ def plan_unchanged(
     """Plan the checkpoint of a query whose program stays the same.
 
     ``runs`` are the other jobs that ever ran its query id; ``status`` is the status of its sink,
-    None if only Spark can read it; ``mode`` is ``--sink-ahead``.
+    None if the sink was not looked at; ``mode`` is ``--sink-ahead``.
     """
     recipe = Recipe((offer.origin,))
     identity = decide_query_id(offer.query.batch_id, runs, fork=fork)
@@ -79,7 +79,7 @@ def plan_unchanged(
 
 def _canonical(offer: RestorableQuery) -> Incompatible:
     return Incompatible(
-        f"{offer.query.describe()}: its state is canonical, and Spark loads only that of a backend",
+        f"{offer.query.describe()}: its state is canonical, a form that Spark cannot load",
         hint="name the program too, so that the state is written for its Spark; or convert the "
         "savepoint first: flinkish migrate PATH TARGET --type native",
         reasons=["canonical"],
@@ -108,7 +108,8 @@ class PlainContinuation:
         if self.counts_history:
             warnings.append(
                 f"query '{self.query}': without flinkish, history_batch returns Spark's batch ids, "
-                "which stand for other data than the numbers that it returned before"
+                "which do not continue the numbers that it returned before, and may repeat some of "
+                "them for other data"
             )
         newest = -1 if self.newest_logged is None else self.newest_logged
         if self.log_path is not None and newest < self.next_batch - 1:
@@ -117,7 +118,7 @@ class PlainContinuation:
             warnings.append(
                 f"query '{self.query}': the log of the file sink {self.log_path} {ends}, and the "
                 f"query continues with batch {self.next_batch}: Spark alone fails in batch "
-                f"{compact}, when it reads the missing entries; let the query write to the place "
+                f"{compact}, which needs the missing entries; let the query write to the place "
                 "that has them"
             )
         return warnings

@@ -1,9 +1,10 @@
 """Whether a query may start, as far as its sink and other jobs are concerned. Pure.
 
 ``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart``, and a query that a program
-starts later begin without a restore: with batch 0 in a new checkpoint, or in their own. A sink
-that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently drops the output of batches
-that it has already, and another job may have continued from the checkpoint.
+starts later begin without a restore: with batch 0 in a new checkpoint, or where their own
+checkpoint ends. A sink that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently
+drops the output of batches that it has already, and another job may have continued from the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkStatus
 
 #: How a user learns whether a local path of another host is another directory.
 NEXT_BATCH = (
-    "if that path is another directory on its host, try again a minute after its next batch, which "
-    "proves it"
+    "if the other job's path is another directory on its host, try again a minute after that job's "
+    "next batch, which proves it"
 )
 #: Seconds by which the clocks of two hosts and of the storage may differ.
 _CLOCKS = 60.0
@@ -43,8 +44,6 @@ class Beginning:
         The checkpoint in which it continues; None for a new one.
     committed, planned
         The newest batches in that checkpoint's logs; None if there are none.
-    has_place
-        Whether the program gives it a ``checkpointLocation``.
     """
 
     query: str
@@ -52,7 +51,6 @@ class Beginning:
     checkpoint: str | None = None
     committed: int | None = None
     planned: int | None = None
-    has_place: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -92,8 +90,8 @@ class EarlierRun:
     checkpoint
         The checkpoint that has this batch; or, for a run that has written the same input, its sink.
     to_table
-        Whether the run has written to a table, which still has its batches; else it has written to
-        a sink that keeps no batch numbers.
+        For a run that has written the same input, whether it has written to a table, which still
+        has its batches; else it has written to a sink that keeps no batch numbers.
     """
 
     name: str
@@ -158,14 +156,14 @@ def judge_start(
 ) -> ConsentNeeded | Agreed | None:
     """Decide whether a query may start as ``begins`` says.
 
-    ``position`` is the status of the sink; None if it records no batches. ``ahead`` is the run that
-    has continued this query in another checkpoint, if any. ``written`` is the run of this job's
-    name that has written the same input to the same table, or to the same kind of sink without
-    batch numbers. ``stands`` is the newest run of this job's name, from which ``run --resume``
-    continues. ``begun`` is the run of this job's name that has planned its first batch of the query
-    and committed none. ``named`` says that the user has named the job; otherwise runs of this name
-    may be of several jobs. Returns the refusal, or the note on a start that may go ahead; None if
-    there is nothing to note.
+    ``position`` is the status of the sink; None if it records no batches, or records them by query
+    id and the query is new. ``ahead`` is the run that has continued this query in another
+    checkpoint, if any. ``written`` is the run of this job's name that has written the same input to
+    the same table, or to the same kind of sink without batch numbers. ``stands`` is the newest run
+    of this job's name, from which ``run --resume`` continues. ``begun`` is the run of this job's
+    name that has planned its first batch of the query and committed none. ``named`` says that the
+    user has named the job; otherwise runs of this name may be of several jobs. Returns the refusal,
+    or the note on a start that may go ahead; None if there is nothing to note.
     """
     sink = _sink_ahead(begins, position)
     counts_on = mode == "rebase" or (position is not None and not position.has_files)
@@ -201,19 +199,21 @@ def judge_start(
     if sink and begins.is_new and begun is not None and _has_begun_all(begun, position):
         choices.insert(
             0,
-            f"restart {begun.describe()}, which ended in batch {begun.batch}, in place "
-            f"with: flinkish restart {begun.job_id}",
+            f"restart {begun.describe()}, which ended in batch {begun.batch}, in its own "
+            f"checkpoint: flinkish restart {begun.job_id}",
         )
     if sink and begins.is_new:
         choices.append(
-            "--sink-ahead rebase starts with the next batch after those (all input is written)"
+            "--sink-ahead rebase starts after the newest batch of the sink, and writes all input"
         )
     if sink and ahead is None and not breaks:
         choices.append("--sink-ahead accept lets the sink drop that output")
     if written is not None and reason.endswith("-written"):
         choices.append("--sink-ahead rebase writes it all again")
-    if position is not None:
-        choices.append("or write to another path" if sink else "or write to another table")
+    if reason == "sink-ahead":
+        choices.append("or write to another path")
+    elif reason == "table-written":
+        choices.append("or write to another table")
     return ConsentNeeded(f"{begins.describe()}: {why}", hint="; ".join(choices), reasons=[reason])
 
 
@@ -241,7 +241,9 @@ def _not_known(begins: Beginning, position: SinkStatus) -> Agreed:
     what = f"the batches of the {position.format} sink {position.path} are unknown"
     why = f"{what}: {position.unreadable}"
     if not position.by_query_id:
-        why += f"; if it has batches after {begins.last_batch}, it silently drops their output"
+        after = f" after {begins.last_batch}" if begins.last_batch >= 0 else ""
+        drops = "it silently drops the query's output up to the newest of them"
+        why += f"; if it has batches{after}, {drops}"
     return Agreed(f"{begins.describe()}: {why}", reason="sink-unreadable")
 
 
@@ -267,7 +269,7 @@ def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
     options.
     """
     command = f"flinkish run -s {quoted(location)}"
-    refusal.hint = f"{refusal.hint} (options of {command}, with the program)"
+    refusal.hint = f"{refusal.hint} (give these options to {command}, with the program)"
     return refusal
 
 
@@ -279,8 +281,6 @@ def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
             f"--name {quoted(stands.name)} --resume"
         )
     yield "start from a savepoint with -s PATH"
-    if begins.is_new and not begins.has_place:
-        yield "give the query a checkpointLocation, from which its next start resumes"
     if begins.checkpoint is not None and begins.committed is not None:
         yield f"resume from this checkpoint with -s {quoted(begins.checkpoint)} --sink-ahead rebase"
     elif begins.checkpoint is not None and begins.planned is None:
@@ -332,7 +332,7 @@ def judge_writers(
             continue
         if is_another_directory(each, sink):
             continue
-        what = "the rows of one input would be there twice"
+        what = "rows of the same input would be there twice"
         if not each.is_table:
             what = "if two queries write to one file sink, the output of one is dropped"
         text = (

@@ -121,7 +121,7 @@ class MetadataWriter:
             self._raw: BinaryIO = open(self._temporary, "wb")  # noqa: SIM115 - closed in commit
             self._file = _HashingFile(self._raw)
             self._writer = Writer(
-                self._file,  # type: ignore[arg-type]  # only read, write and tell are used
+                self._file,  # type: ignore[arg-type]  # only write, flush and seekable are used
                 SCHEMA,
                 codec="deflate",
                 sync_interval=1 << 18,
@@ -245,7 +245,7 @@ class Metadata:
                 if kind == "Footer":
                     [(_, footer)] = blocks.decode(block)
                     if footer["sha256"] != before:
-                        raise self.corrupt("its checksum does not hold")
+                        raise self.corrupt("its checksum does not match")
                 elif kind == "File":
                     records += block.count
                 else:
@@ -266,8 +266,9 @@ class Metadata:
     def peek(path: str) -> tuple[Header, tuple[QueryRecord, ...]]:
         """Read header and queries of the ``_metadata`` at ``path`` from the start of the file.
 
-        Unless header and queries exceed 256 KiB, file records are neither read nor checked, so many
-        files cost nothing. Use it for lists, not for restores. Raises the errors of opening.
+        Unless these and the first block of files exceed 256 KiB, the rest of the file is neither
+        read nor checked, so a large number of files costs nothing. Use it for lists, not for
+        restores. Raises the errors of opening.
         """
         metadata = Metadata.__new__(Metadata)
         metadata.path = path
@@ -315,7 +316,7 @@ class Metadata:
     def _check_path(self, path: str) -> None:
         parts = path.split("/")
         if not path or "\0" in path or any(part in {"", ".", ".."} for part in parts):
-            raise self.corrupt(f"it names a path outside the savepoint: {path!r}")
+            raise self.corrupt(f"it names an invalid path, or one outside the savepoint: {path!r}")
 
     def corrupt(self, reason: str) -> Corrupt:
         """Return the error for damage of this file."""
@@ -345,7 +346,7 @@ def _collect(
         else:
             raise Damaged(f"a {kind} is among its queries")
     if len(queries) > limits.MAX_QUERIES:
-        raise Damaged(f"it has {len(queries)} queries or more")
+        raise Damaged(f"it has more than {limits.MAX_QUERIES} queries")
 
 
 class _Blocks:
@@ -390,9 +391,7 @@ class _Blocks:
 
     def __iter__(self) -> Iterator[Block]:
         if self._size > limits.MAX_FILE:
-            raise Damaged(
-                f"it has {self._size} bytes, more than any savepoint's ({limits.MAX_FILE})"
-            )
+            raise Damaged(f"it has {self._size} bytes, and may have at most {limits.MAX_FILE}")
         self._file = _HashingFile(self._raw)
         container = ContainerReader(
             self._file,  # type: ignore[arg-type]  # only read is used
@@ -410,7 +409,7 @@ class _Blocks:
                 raise Damaged(f"{block.count} records in a block of {len(block.data)} bytes")
             self._unpacked += len(block.data)
             if self._unpacked > limits.SPARE + limits.MAX_RATIO * container.offset:
-                raise Damaged("it is compressed more than any savepoint's")
+                raise Damaged("its compression ratio is higher than any savepoint's")
             if self.kind_of(block) in {"Header", "Query"}:
                 self._query_bytes += len(block.data)
                 if self._query_bytes > limits.MAX_QUERY_BYTES:

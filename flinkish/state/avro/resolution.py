@@ -4,9 +4,8 @@ Source: the Avro specification 1.11, "Schema Resolution" and "Logical Types". On
 schemas gives the verdict and the reader, so that they cannot disagree. Where the specification
 leaves a choice, or would silently lose data, the following rules hold:
 
-* A written type that has values without a counterpart is incompatible, even if no such value
-  exists: a type of a union that the reader does not have, an enum's symbol (unless the enum has a
-  default).
+* A type of a written union that the reader cannot read, and a written symbol that the reader's
+  enum lacks (unless that enum has a default), are incompatible even if no value has them.
 * In a reader's union the exact written type is preferred to one that it could be promoted to. The
   specification takes the first match, so a long would become a double that precedes the long.
 * Two different logical types of one Avro type have different meanings (milliseconds, microseconds),
@@ -103,7 +102,7 @@ def resolve(writer: Any, reader: Any) -> TypeSerializerSchemaCompatibility:
     Raises
     ------
     UsageError
-        One of the two is not an Avro schema, or has a default that is not of its field's type.
+        One of the two is not an Avro schema, or an added field's default is not of its type.
     """
     return compile_reader(writer, reader).compatibility
 
@@ -246,7 +245,7 @@ class _Walk:
                 origins[each.name] = written[former[0]]
             elif former:
                 names = ", ".join(dict.fromkeys(former))
-                text = f"its aliases {names} were all written; keep only one alias"
+                text = f"the written fields {names} match aliases of the field; keep only one alias"
                 self._problem((*path, each.name), text)
                 origins[each.name] = written[former[0]]
         return self._once(origins, path)
@@ -257,7 +256,7 @@ class _Walk:
         for name, each in fields.items():
             other = owners.setdefault(each.name, name)
             if other != name:
-                text = f"it and {other} both have the alias {each.name}; only one may"
+                text = f"the field and {other} both have the alias {each.name}; only one may"
                 self._problem((*path, name), text)
         return fields
 

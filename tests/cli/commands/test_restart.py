@@ -267,7 +267,7 @@ def test_a_refusal_says_which_command_takes_its_options(cli: Command) -> None:
     path = make_savepoint(str(cli.directory), time.time(), job_id=job, name="job")
     refused = cli("restart", job, "--from", path)
     assert refused.code == 5
-    assert f"--accept-repeated-rows (options of flinkish run -s {path}" in refused.err
+    assert f"--accept-repeated-rows (give these options to flinkish run -s {path}" in refused.err
 
 
 def test_a_consent_needs_a_savepoint_and_is_passed_on(cli: Command) -> None:

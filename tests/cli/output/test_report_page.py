@@ -201,7 +201,7 @@ def test_the_page_stays_small_whatever_the_savepoints_say(monkeypatch: pytest.Mo
     page = report_page(_report(replace(long, entry=replace(long.entry, queries=queries))))
     assert len(page) < 8 << 20
     assert "The 40 largest of 1001 operators." in page
-    assert "801 smaller ones not shown." in page
+    assert "801 smaller operators are not shown." in page
     assert "and 992 more" in page
 
 

@@ -72,10 +72,10 @@ def test_a_value_comes_back(kind: Any, values: list[Any], written: list[Any]) ->
         (
             {"k": 1, "x": 2},
             1,
-            "row 1 for the state 's': key has the fields k, not {'k': 1, 'x': 2}",
+            "row 1 for the state 's': key must have the fields k, but is {'k': 1, 'x': 2}",
         ),
-        ({}, 1, "key has the fields k"),
-        ("a", 1, "key has the fields k, not 'a'"),
+        ({}, 1, "key must have the fields k"),
+        ("a", 1, "key must have the fields k, but is 'a'"),
         ({"k": "a"}, 1, "row 1 for the state 's': "),
         ({"k": 1}, 2**63, "row 1 for the state 's': "),
         ({"k": 1.5}, 1, "row 1 for the state 's': "),
@@ -86,7 +86,7 @@ def test_a_row_of_another_form_is_named(key: Any, value: Any, message: str) -> N
     with pytest.raises(CannotMigrate) as refused:
         arrow_rows([fine, {"key": key, "value": value}], schema_of(pa.int64()), "s")
     assert message in str(refused.value)
-    with pytest.raises(CannotMigrate, match="row 0 for the state 's' has no key and value: 7"):
+    with pytest.raises(CannotMigrate, match="row 0 for the state 's' lacks a key or a value: 7"):
         arrow_rows([7], schema_of(pa.int64()), "s")  # type: ignore[list-item]
 
 
@@ -116,6 +116,12 @@ def test_a_row_of_another_form_is_named(key: Any, value: Any, message: str) -> N
         *(
             (pa.decimal128(9, 2), text, "give it like 12.5")
             for text in ("", "1_0", " 1", "a", "1.2.3", ".")
+        ),
+        (pa.int64(), "5", "value is '5', which is not of type int64: give an integer, without"),
+        (
+            pa.list_(pa.struct([("a", pa.int8())])),
+            [{"a": 1}, {"a": "5"}],
+            "value.a is '5', which is not of type int8: give an integer, without a fraction or quo",
         ),
         (pa.float64(), "1.2.3", "give it like 12.5"),
         (pa.float64(), True, "give a number"),

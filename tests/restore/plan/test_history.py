@@ -111,7 +111,7 @@ def test_the_function_of_an_older_savepoint_is_told_how_much_comes_again() -> No
 def test_the_function_of_a_fork_shares_its_input_with_a_job_that_goes_on() -> None:
     found = check((RUNS,), fork=True)
     assert "up to 3 batches" in found.text
-    assert "and of those still running" in found.text
+    assert "and of those that an active run still processes, is" in found.text
 
 
 def test_a_planned_batch_is_run_again() -> None:

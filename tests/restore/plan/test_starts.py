@@ -116,9 +116,9 @@ def test_a_run_that_was_ended_in_its_first_batch_goes_on_in_place(
 @pytest.mark.parametrize(
     ("begins", "ways", "others"),
     [
-        (NEW, ["give the query a checkpointLocation"], ["-s /own"]),
-        (replace(NEW, has_place=True), [], ["checkpointLocation", "remove"]),
-        (OWN, ["-s /own --sink-ahead rebase"], ["checkpointLocation", "remove"]),
+        # In a checkpointLocation of its own the query would start with batch 0, too.
+        (NEW, ["another path"], ["-s /own", "checkpointLocation", "remove"]),
+        (OWN, ["-s /own --sink-ahead rebase", "another path"], ["checkpointLocation", "remove"]),
         (replace(OWN, committed=None, planned=None), ["remove /own"], ["-s /own"]),
         (replace(OWN, committed=None, planned=0), [], ["remove", "-s /own"]),
     ],
@@ -128,6 +128,23 @@ def test_the_ways_that_lead_on(begins: Beginning, ways: list[str], others: list[
     assert isinstance(found, ConsentNeeded)
     assert all(way in found.hint for way in ways), found.hint
     assert not any(other in found.hint for other in others), found.hint
+
+
+@pytest.mark.parametrize(
+    ("begins", "position", "more", "other"),
+    [
+        (NEW, None, {"written": WRITTEN}, ["another table"]),
+        (NEW, None, {"written": AGAIN}, []),
+        (OWN, FILES, {"ahead": AHEAD}, []),  # a query is stale whatever it writes to
+        (OWN, replace(FILES, newest_batch=6), {"ahead": AHEAD}, []),
+    ],
+)
+def test_another_place_is_offered_where_it_helps(
+    begins: Beginning, position: SinkStatus | None, more: dict[str, Any], other: list[str]
+) -> None:
+    found = judge_start(begins, position, **more)
+    assert isinstance(found, ConsentNeeded)
+    assert [each for each in ("another path", "another table") if each in found.hint] == other
 
 
 @pytest.mark.parametrize(

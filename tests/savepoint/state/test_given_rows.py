@@ -82,7 +82,7 @@ def test_the_new_state_is_for_the_spark_of_the_savepoint(
         (
             {"rocksdb-tws/count": [{"key": {"k": "a"}, "value": {"m": 1}}]},
             Incompatible,
-            "row 0 for the state 'count': value has the fields n, not {'m': 1}",
+            "row 0 for the state 'count': value must have the fields n, but is {'m': 1}",
         ),
         (
             {"rocksdb-tws/count": [{"key": {"k": "a"}, "value": {"n": 1}}] * 2},
