@@ -45,9 +45,8 @@
     +-- DriverLost                1   driver-lost
 
 The ids and codes are part of the command line's contract. The record of an error (``to_record``)
-crosses process boundaries, for instance in the registry, and :func:`from_record` turns it back into
-an error of the class with its id. A subclass in another module is internal and has the id of its
-base class.
+crosses process boundaries, as in the registry, and :func:`from_record` turns it back into an error
+of the class with its id. A subclass in another module is internal and has its base's id.
 """
 
 from __future__ import annotations

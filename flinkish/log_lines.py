@@ -1,9 +1,8 @@
 """Choose the lines of a job's log to show: by time, level, pattern, or origin. Pure.
 
-A log is one file for all attempts of a job. Spark's lines begin with a time and a level. Lines
-without them are stack traces, longer messages and what the program prints: they take the time and
-the level of the line before. A Python traceback and the messages of flinkish have no time, but a
-level of their own.
+A log is one file for all attempts of a job. Spark's lines begin with time and level. Lines without
+them are stack traces, longer messages and what the program prints: they take the time and level of
+the line before. A Python traceback and flinkish's messages have no time, but their own level.
 
 Text is taken in blocks of any size, so that a log need not fit into memory; of an unfinished line
 at most :data:`PIECE` characters are kept at a time.

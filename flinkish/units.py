@@ -69,8 +69,7 @@ def width_of(text: str) -> int:
 def shortened(text: str, width: int) -> str:
     """Return ``text`` with ``…`` in place of its middle, if it takes more than ``width`` columns.
 
-    The part that is kept of the end is twice as long as that of the beginning, because paths differ
-    at the end.
+    The part kept of the end is twice as long as that of the beginning: paths differ at the end.
     """
     if width_of(text) <= width:
         return text

@@ -88,8 +88,7 @@ class Access:
     def look_at_savepoint(self, request_id: str) -> Answer | None:
         """Return the path of a requested savepoint; None if the request is not complete yet.
 
-        The savepoint itself is not read, because the triggerer may lack the rights and the
-        libraries.
+        The savepoint itself is not read: the triggerer may lack the rights and the libraries.
 
         Raises RequestNotFound if there is no such request; FlinkishError if the savepoint could not
         be taken; RegistryError if the registry cannot be used.

@@ -41,8 +41,7 @@ class FlinkishOperator(BaseOperator):
         URL of the job registry. Default: that of the configuration (``FLINKISH_REGISTRY`` in the
         environment of workers and triggerer).
     conn_id : str, optional
-        Instead of a URL: an Airflow connection of the type ``postgres``, so that Airflow keeps the
-        password.
+        An Airflow connection of type ``postgres`` instead of a URL; Airflow keeps the password.
     options : mapping, optional
         Other settings of flinkish's configuration, by key.
     deferrable : bool, optional

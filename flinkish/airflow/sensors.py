@@ -25,9 +25,8 @@ class FlinkishJobSensor(BaseSensorOperator):
     Parameters
     ----------
     job : str
-        The id of the job, a unique prefix of an id, or a name that exactly one job has. A name
-        refers to a job that has not ended, if there is one; to wait for the end of a particular
-        job, give its id.
+        The job's id, a unique prefix of an id, or a name that exactly one job has. A name refers to
+        an unfinished job, if there is one; to wait for a particular job's end, give its id.
     until : str
         ``running``, ``batch=N``, ``idle`` or ``ended``, as for :meth:`flinkish.client.Job.wait`.
     query : str, optional

@@ -238,9 +238,8 @@ def mapping(value: Decode) -> Decode:
 class RecordDecoder:
     """Reads a record; the lists are filled after construction, so that a record may contain itself.
 
-    ``parts`` has, for each written field, the name to keep its value under (None to skip the field)
-    and its reader. ``added`` has the names of the fields that were not written, and the factories
-    of their values.
+    ``parts`` has, for each written field, the name for its value (None to skip the field) and its
+    reader. ``added`` has the names of the fields not written, and the factories of their values.
     """
 
     def __init__(self) -> None:

@@ -40,8 +40,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     checkpoint in that storage, its key is this name too.
 
     Raises SavepointNotFound if the path is none of these, UsageError if a flow has checkpoints for
-    two tables, and Corrupt if a checkpoint lacks its file ``metadata`` or its directory
-    ``offsets``.
+    two tables, and Corrupt if a checkpoint lacks ``metadata`` or ``offsets``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -163,8 +162,7 @@ def query_id_of(root: str) -> str:
 def last_written(root: str) -> float:
     """Return the time of the last write to the offset or commit log, seconds since the epoch.
 
-    0.0 means unknown. Every batch writes to both logs. Files that are trimmed in the meantime are
-    ignored.
+    0.0 means unknown. Every batch writes to both logs. Files trimmed meanwhile are ignored.
     """
     newest = 0.0
     for log in (OFFSETS, COMMITS):

@@ -1,9 +1,8 @@
 """Whether the files of a checkpoint are whole, checked without reading the state.
 
-A cut names the required files. This module checks their ends
-(:mod:`flinkish.checkpoint.format.file_ends`) and, on a local disk, the Hadoop checksum file next to
-each file. The checksum file of a state file must only fit its size; other files must also have the
-recorded checksums.
+A cut names the required files. This module checks their ends (:mod:`.format.file_ends`) and, on a
+local disk, the Hadoop checksum file next to each file. The checksum file of a state file must only
+fit its size; other files must also have the recorded checksums.
 """
 
 from __future__ import annotations

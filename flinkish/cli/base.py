@@ -27,8 +27,7 @@ _OTHER_CODES = {0: "ok", 130: "interrupted", 143: "terminated"}
 class OptionalValue(click.Option):
     """An option whose value may be omitted: ``-s`` and ``-s TARGET`` (Flink's ``cancel -s``).
 
-    An option with a choice of values takes no other word: in ``--require-uids APP.py`` the option
-    has no value.
+    An option with choices takes no other word: in ``--require-uids APP.py`` it has no value.
     """
 
     def takes(self, word: str) -> bool:

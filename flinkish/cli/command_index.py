@@ -1,7 +1,6 @@
 """The table of commands: the module of each one, and its line in the help.
 
-The table is static, so that ``flinkish --help`` and the completion of command names import no
-command.
+The table is static: ``flinkish --help`` and the completion of names import no command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Generate the tables of the documentation; ``python -m flinkish.cli.docs`` writes them.
 
-A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``. All text between these
-markers is replaced.
+A table replaces all text between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``.
 """
 
 from __future__ import annotations

@@ -165,9 +165,8 @@ def launch_and_restore(
 ) -> tuple[Launch, RestoreSpec]:
     """Return the launch of a program, and the restore from a savepoint or a job.
 
-    Raises UsageError if there is no such program, no savepoint is named, or an option has a wrong
-    value; StorageError if the program cannot be accessed, or the scheme of the savepoint's URL is
-    not supported.
+    Raises UsageError if there is no such program, no savepoint is named, or an option is wrong;
+    StorageError if the program cannot be accessed, or the savepoint's URL has an unknown scheme.
     """
     launch = launch_of(program, context.config, working_directory())
     spec = restore_spec(
@@ -199,8 +198,7 @@ def check_launch(
 ) -> Plan:
     """Plan a restore with a complete launch; see :func:`check`.
 
-    ``launch``: the program and its Spark, without a restore. ``spec``: the restore; with a job, its
-    path is not read.
+    ``launch`` has no restore. ``spec``: the restore; with a job, its path is not read.
     """
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context.registry, job)

@@ -248,10 +248,7 @@ def requester() -> str:
 
 
 def _limit_transfers(config: Config) -> None:
-    """Pass a configured number of transfers to the storage.
-
-    Most commands transfer nothing, and importing the storage is slow, so no default is passed.
-    """
+    """Pass a number of transfers to the storage if one is configured, as its import is slow."""
     key = "execution.savepoint.transfers"
     if config.setting(key).origin != "default":
         from flinkish.storage import set_connections

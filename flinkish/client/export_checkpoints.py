@@ -158,10 +158,7 @@ def build_unchanged(
 def _chosen(
     path: str, offers: RestoreOrigin, query: str | None, *, is_single: bool
 ) -> Mapping[str, RestorableQuery]:
-    """Return the queries to be exported, by name; a plain checkpoint is named after its directory.
-
-    Raises UsageError if there is no ``query`` of that name, or if one of several must be chosen.
-    """
+    """Return the queries to export, by name; a plain checkpoint is named after its directory."""
     by_name = {
         storage.base_name(offer.origin.root) if key is None else key: offer
         for key, offer in offers.by_key.items()

@@ -188,9 +188,6 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
     """Map the paths in the log of a query's file sink; return a sentence if any has changed.
 
     Files below the sink's own path are not mapped again, so a failed export can be repeated.
-
-    Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written, or
-    if an entry is removed in the meantime.
     """
     if query.file_sink is None:
         return ()

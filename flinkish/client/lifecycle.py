@@ -68,8 +68,7 @@ def save_job(
     ``on_taken``: called with the outcome before old savepoints are removed.
 
     Raises UsageError for a dead job with ``detached``, or a running one with ``batch``; WaitTimeout
-    if the savepoint is not complete in time (the work continues); FlinkishError if the savepoint
-    could not be taken.
+    if the savepoint takes too long (the work continues); FlinkishError if it fails.
     """
     directory = requests.savepoint_target(context, target, job)
     if job.state.is_final:
@@ -160,9 +159,8 @@ def cancel(
 ) -> Outcome:
     """Cancel a job without a savepoint and wait until it has ended; see :func:`save_job`.
 
-    A driver that does not answer is ended: on this host by signals, in cluster mode by its cluster.
-    With ``acknowledge`` the failure of a job that has failed is acknowledged; cancelling the job is
-    still an error.
+    A silent driver is ended: on this host by signals, in cluster mode by its cluster. With
+    ``acknowledge`` the failure of a failed job is acknowledged; cancelling it is still an error.
     """
     if dry_run:
         return _dry_run(job, RequestKind.CANCEL, None)

@@ -133,8 +133,7 @@ def migrate(
 
     Raises UsageError if no state or several match a name, or if changes exclude each other;
     SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the old savepoint cannot be
-    read; LaunchFailed if the application cannot be started; FlinkishError if it refused the
-    migration or failed.
+    read; LaunchFailed if the application cannot start; FlinkishError if it refuses or fails.
     """
     _, migration = _requested(path, target, changes, schemas)
     result = rewrite(context, migration, *own_application(program, context.config))

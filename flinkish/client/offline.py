@@ -257,8 +257,7 @@ def _naming_whole_batches(
 ) -> Iterator[None]:
     """Let the hint of an error for a damaged newest batch name the newest whole batch, if any.
 
-    ``places``: the checkpoints, by query. ``batches``: for each query, the batch that is saved;
-    None for the newest.
+    ``places``: checkpoints by query. ``batches``: the saved batch by query; None for the newest.
     """
     try:
         yield

@@ -1,10 +1,9 @@
 """``plan.json``: a saved restore plan, to be reviewed and later carried out exactly as it is.
 
 The plan is bound to its inputs: the digest of the savepoint's ``_metadata`` (which seals all its
-files), the program with its arguments, and the version of Spark. Modules that the program imports
-from elsewhere are not in the program's digest. If such a module changes the program's operators,
-sources or sinks, the driver notices when it makes the plan again: the new plan must equal the
-saved one.
+files), the program with its arguments, and the version of Spark. Modules imported from elsewhere
+are not in the program's digest. If such a module changes the program's operators, sources or sinks,
+the driver notices when it plans again: the new plan must equal the saved one.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ _MAKE_AGAIN = "make it again with this flinkish: flinkish check -o FILE"
 class PlanFile:
     """A saved plan.
 
-    ``options``: how the savepoint is restored. ``parallelism``: the requested number of state
-    partitions.
+    ``options``: how the savepoint is restored. ``parallelism``: the requested state partitions.
     """
 
     savepoint: str

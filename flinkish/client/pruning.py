@@ -34,8 +34,7 @@ class PruneResult:
     garbage : tuple of GarbageOutcome
         Each directory without ``_metadata``, if garbage was included.
     unreadable : tuple of (str, FlinkishError)
-        Savepoints that cannot be read, or are not whole. The policy ignores them; they are not
-        touched.
+        Savepoints that cannot be read or are not whole: the policy ignores them, and they stay.
     warnings : tuple of str
         Sentences about savepoints with times in the future, and about unreadable savepoints that
         may use files of others, which are therefore kept.

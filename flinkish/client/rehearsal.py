@@ -78,8 +78,7 @@ def rehearse(
     The program runs to its end, each query for a few batches, one query after the other. State and
     output go into a temporary directory next to the checkpoints of jobs; with ``drop_output``, the
     output is discarded. The sources are read from the saved positions. Neither the job, nor the
-    savepoint, nor any sink is changed; anything that the program does outside its queries does
-    happen.
+    savepoint, nor any sink is changed; what the program does outside its queries does happen.
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.rehearse`. The configuration
     must have been loaded with :func:`.restoring.settings`. ``job`` takes the place of a savepoint.

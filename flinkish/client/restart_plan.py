@@ -52,8 +52,7 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
     job : JobRecord
         The job.
     changes : Program, optional
-        Has the secret settings and arguments, which are not recorded. Other settings must be as
-        recorded.
+        Has the unrecorded secret settings and arguments. Other settings must be as recorded.
 
     Returns
     -------

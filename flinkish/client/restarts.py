@@ -123,13 +123,11 @@ def restart_from(
 ) -> JobRecord | None:
     """Start the program of an ended job as a new job from a savepoint; return the new job.
 
-    With ``dry_run`` everything is checked that can be checked before the start, and None is
-    returned.
+    With ``dry_run`` all is checked that can be before the start, and None is returned.
 
-    ``savepoint`` is a path or a URL. ``changes`` has the secrets, as for :func:`.plan_restart`, new
+    ``savepoint`` is a path or URL. ``changes`` has the secrets, as for :func:`.plan_restart`, new
     settings, and another Spark, master or Python (:func:`.program.with_spark`). ``options`` are
-    those of ``run -s``; incomplete results that the job accepted when it was restored are accepted
-    again.
+    those of ``run -s``; incomplete results that the job accepted at its restore are accepted again.
 
     Raises
     ------

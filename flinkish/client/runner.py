@@ -76,8 +76,7 @@ class ProgramRunner:
             Whether to resume from the newest committed batch of the newest job with this name that
             has committed a batch, if there is such a job; needs ``name``.
         wait : bool
-            Whether to wait until the job runs (or has finished). If so, a program that fails raises
-            its error.
+            Whether to wait until the job runs or ends; a program that fails then raises its error.
 
         Returns
         -------
@@ -257,8 +256,7 @@ class ProgramRunner:
         query : str, optional
             The only query to be exported.
         in_place_of : path, optional
-            A program's old checkpoint, which the new checkpoint replaces. The old one is kept
-            beside the new one.
+            A program's old checkpoint, which the new one replaces. The old one is kept beside it.
 
         Returns
         -------
@@ -277,8 +275,7 @@ class ProgramRunner:
         WrongState
             The job, or a job on the checkpoint to be replaced, has not ended.
         Incompatible, ConsentNeeded
-            The program cannot resume from that state, or only with consent; or a sink has later
-            batches.
+            The program cannot resume from that state, or only with consent, or a sink is ahead.
         """
         from flinkish.client.exporting import export
 

@@ -102,8 +102,7 @@ def show_state(
 
     Raises UsageError if there is no such state or partition, or a library is missing;
     SavepointNotFound, StorageError, Corrupt or UnsupportedFormat if the state cannot be read;
-    LaunchFailed if the application cannot be started; FlinkishError if it refused the task or
-    failed.
+    LaunchFailed if the application cannot start; FlinkishError if it refuses or fails.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 

@@ -75,8 +75,7 @@ def stop_all(
     asked : AllJobs
         The jobs, as :func:`.all_jobs.jobs_to_save` returns them for the states :data:`STOPPABLE`.
     timeout : float, optional
-        Seconds to wait for all of them together; what is not complete by then continues. Default:
-        ``client.timeout``.
+        Seconds for all of them; unfinished work continues after that. Default: ``client.timeout``.
     format_ : str
         ``native`` or ``canonical``.
     on_outcome : callable

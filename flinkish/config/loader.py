@@ -5,9 +5,8 @@ The first layer that has the key wins: a command's flag, ``-D key=value``, the e
 ``./flinkish.toml``, ``$XDG_CONFIG_HOME/flinkish/config.toml``, the default. TOML files may use
 dotted keys (``"client.timeout" = "60 s"``) or tables (``[client]`` / ``timeout = "60 s"``).
 
-Keys that flinkish does not know are kept: ``spark.*`` is passed to Spark, and
-:meth:`Config.warnings` lists the others with the nearest known name. A bad *value* of a known key
-is an error.
+Unknown keys are kept: ``spark.*`` is passed to Spark, and :meth:`Config.warnings` lists the others
+with the nearest known name. A bad *value* of a known key is an error.
 """
 
 from __future__ import annotations

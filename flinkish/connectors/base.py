@@ -132,8 +132,7 @@ class Connector:
     Attributes
     ----------
     name
-        As in ``DataStreamReader.format``, in lower case; ``file`` for all formats of Spark's file
-        source.
+        As in ``DataStreamReader.format``, in lower case; ``file`` for all of Spark's file formats.
     label
         Its name for people.
     options
@@ -148,8 +147,7 @@ class Connector:
     in_catalogs
         Whether ``load`` and ``start`` take the name of a table in a catalog, not only a path.
     keeps_versions
-        Whether a sink is a table that records the queries that write to it, and that can be rolled
-        back to a version.
+        Whether a sink is a table that records its queries and can be rolled back to a version.
     repeats_batches
         Whether a sink writes a repeated batch a second time (at-least-once).
     keeps_log

@@ -8,10 +8,9 @@ Facts used, observed on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
   log that lacks the position's version also fails it, even with ``failOnDataLoss=false``
   (``DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE``).
 * A later commit that removes or rewrites rows, such as a ``RESTORE``, fails the query that reaches
-  the commit (``DELTA_SOURCE_TABLE_IGNORE_CHANGES``), unless ``skipChangeCommits``,
-  ``ignoreChanges`` or ``readChangeFeed`` is set. According to the code of Delta 3.3 and 4.0,
-  ``ignoreDeletes`` allows only commits that remove files and add none, such as a ``DELETE`` of
-  whole partitions.
+  it (``DELTA_SOURCE_TABLE_IGNORE_CHANGES``), unless ``skipChangeCommits``, ``ignoreChanges`` or
+  ``readChangeFeed`` is set. In the code of Delta 3.3 and 4.0, ``ignoreDeletes`` allows only commits
+  that remove files and add none, like a ``DELETE`` of whole partitions.
 * ``isStartingVersion`` says that the version is read as a snapshot: its commit is not read. (This
   was not observed; Delta's code says so.)
 * A later change of the schema ends the query once (``DELTA_SCHEMA_CHANGED_WITH_VERSION``) if the

@@ -93,8 +93,7 @@ class IcebergAnswer(SourceAnswer):
         The snapshots that lead to the current one, oldest first; without those up to the position,
         if ``ancestor``.
     before
-        How many rows were appended up to the snapshot of the position, as far as is known; None if
-        nothing is known.
+        How many rows were appended up to the position's snapshot, as far as known; None if unknown.
     """
 
     position: IcebergPosition

@@ -186,9 +186,8 @@ OFFLINE = "--offline"
 class Finding:
     """One fact that matters for the restore of a source; ``reason`` is its stable id.
 
-    ``text`` continues a sentence that begins with the name of the source. ``rows`` is how many
-    rows, at most, are never read because of this fact; None if the number is unknown, or if the
-    fact loses none.
+    ``text`` continues a sentence that begins with the source's name. ``rows`` is how many rows, at
+    most, are never read because of this fact; None if unknown, or if the fact loses none.
     """
 
     reason: str

@@ -34,8 +34,7 @@ class TableCommit:
         Whether the commit replaces all rows of the table, or may have replaced them.
     is_first
         Whether the history begins with this commit, and was not cut off before it: the commit
-        created the table, or brought it back to an unknown version or to one before those that were
-        read.
+        created the table, or brought it back to an unknown version or to one before those read.
     """
 
     version: int
@@ -166,9 +165,8 @@ def rollback_target(
 ) -> RollbackTarget:
     """Find the version of a table at a batch of a query.
 
-    It is the recorded version, or else the newest one that has nothing of a later batch of the
-    query. A table goes back only if that undoes nothing but later batches of the query, and commits
-    that keep the rows.
+    It is the recorded version, else the newest with nothing of a later batch of the query. A table
+    goes back only if that undoes only later batches of the query and commits that keep the rows.
 
     Parameters
     ----------

@@ -81,11 +81,7 @@ def _answer(call_path: str, argv: Sequence[str]) -> int:
 
 
 def _end_input() -> None:
-    """Give the program a standard input that has ended.
-
-    ``spark-submit`` starts the driver with a pipe that is never written to and never closed. So a
-    program that reads its standard input would wait forever.
-    """
+    """End the program's standard input: ``spark-submit`` passes a pipe that is never closed."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -26,15 +26,13 @@ Building blocks, which need no Spark:
   values into rows; :func:`~flinkish.engine.rows.unsafe_rows.check_unsafe_row` checks a single row.
 - :func:`~flinkish.engine.rows.row_codec.compile_schema` and
   :func:`~flinkish.engine.rows.row_codec.compile_key` return codecs between rows or keys and Arrow
-  columns; :mod:`flinkish.engine.rows.types` defines the Arrow types. Unchanged values encode to the
-  same bytes.
+  columns; :mod:`.rows.types` defines the Arrow types. Unchanged values encode to the same bytes.
 - :func:`~flinkish.engine.stores.writers.write_records` (deltas and snapshots of HDFS-backed
   stores), :func:`~flinkish.engine.stores.writers.write_changelog` and
   :func:`~flinkish.engine.stores.rocksdb_writer.write_snapshot` write state files;
   :mod:`flinkish.checkpoint.format` writes the files that Spark keeps with them. Lists that were
   read from RocksDB go through :func:`~flinkish.engine.rows.encodings.normal_value` first.
-- :class:`~flinkish.engine.errors.StateFormatError` names a file that is damaged, missing
-  or not Spark's.
+- :class:`~.errors.StateFormatError` names a file that is damaged, missing or not Spark's.
 
 The engine reads both backends of Spark 3.5 to 4.3: HDFS-backed and RocksDB, with checkpoint formats
 1 and 2, changelogs and column families. It refuses row checksums, and state that Spark encoded as

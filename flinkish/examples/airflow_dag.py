@@ -1,7 +1,6 @@
 """An Airflow DAG that starts a job, waits for its batches, saves it, upgrades it and stops it.
 
-Copy this file into Airflow's folder of DAGs. Airflow asks for the parameters when the DAG is
-triggered.
+Copy this file into Airflow's folder of DAGs. Airflow asks for the parameters at each trigger.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ field to a dataclass therefore means raising the ``VERSION`` of every document t
 that an older flinkish can report why it cannot read the document. If the new field has a default
 value, documents of earlier versions stay readable.
 
-Fields may have these types: ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any`` (plain JSON
-data), ``Literal``, enums, dataclasses, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]`` and
-unions of them.
+Fields may be ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any`` (plain JSON), ``Literal``,
+enums, dataclasses, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]`` and unions of them.
 """
 
 from __future__ import annotations

@@ -91,9 +91,8 @@ class Dependence:
     expression
         The expression that depends on it.
     certain
-        Whether another value of the setting always changes keys or values of the state. If not,
-        the data decides whether they change: texts that may name their zone, values that do not
-        fit.
+        Whether another value of the setting always changes keys or values of the state. If not, the
+        data decides: texts that may name their zone, values that do not fit.
     """
 
     setting: str

@@ -121,8 +121,7 @@ def distinguish(tags: Iterable[tuple[Hashable, str] | None]) -> list[str | None]
 
     A tag is (token of the ``uid()`` call, uid), or None where the operator has no uid. If a token
     occurs again, the DataFrame of that call is used again, and this use gets a derived uid. The
-    same uid under another token is the user's mistake: it stays unchanged, and the hasher refuses
-    it.
+    same uid under another token is the user's mistake: it stays, and the hasher refuses it.
     """
     seen: dict[tuple[Hashable, str], int] = {}
     uids: list[str | None] = []

@@ -1,9 +1,8 @@
 """The recipe of a new checkpoint: the planner's decision, carried out by ``make_checkpoint``.
 
-An *origin* is one query's cut (in a savepoint, or of a Spark checkpoint). Most new checkpoints
-have one origin and take everything from it unchanged. Others take an operator's state under another
-ordinal, leave state out, add empty state, or combine the state and the source positions of several
-queries.
+An *origin* is one query's cut (in a savepoint, or of a Spark checkpoint). Most new checkpoints have
+one origin and take everything from it unchanged. Others take an operator's state under another
+ordinal, leave state out, add empty state, or combine state and source positions of several queries.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ class OriginCheckpoint:
     files
         Paths relative to ``root``.
     held
-        The locations, by path, of files that lie in another savepoint, which holds them for this
-        one.
+        The locations, by path, of files that another savepoint holds for this one.
     recorded
         The sizes and digests of the files in a savepoint; a checkpoint has none.
     planned_state
@@ -107,8 +105,7 @@ class TakenSource:
     target
         The directory below ``sources/`` in the new checkpoint.
     offset
-        The position that replaces the origin's (``--set-offsets``). The source then has no part in
-        a planned batch.
+        The new position (``--set-offsets``), with which the source has no part in a planned batch.
     move
         The URLs of the old and the new directory, if the files of a file source were moved; the log
         of the source gets the new paths.

@@ -12,14 +12,12 @@ serializer, after migration, or incompatible.
   and NamedTuples (:func:`~flinkish.state.builtin.record_types.state_type` gives former names),
   lists, maps, tuples, optional values, primitives, NumPy scalars.
 - :class:`~flinkish.state.avro.serializer.AvroSerializer` is for Avro schemas;
-  :func:`~flinkish.state.avro.resolution.resolve` judges whether one schema reads the bytes of
-  another.
+  :func:`~flinkish.state.avro.resolution.resolve` judges whether one schema reads another's bytes.
 - :class:`~flinkish.state.serializers.TypeSerializer`, ``TypeSerializerSnapshot`` and
   :class:`~flinkish.state.composite.CompositeTypeSerializerSnapshot` are for custom serializers;
   :mod:`flinkish.state.legacy` is for serializers of the old style.
 - :func:`~flinkish.state.snapshots.write_snapshot` and ``read_snapshot`` convert snapshots to and
-  from bytes; :func:`~flinkish.state.generations.restore_state` decides how a program restores a
-  state.
+  from bytes; :func:`~flinkish.state.generations.restore_state` says how a state is restored.
 
 The names are imported on first use.
 """

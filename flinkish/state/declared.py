@@ -95,8 +95,7 @@ def declare(states: Sequence[StateDescriptor], *, by_element: bool = False) -> D
     then that of its elements, and the serializer of a map that of its values; the keys have a
     serializer under the map's name followed by :data:`MAP_KEY`.
 
-    Raises UsageError if there are no states, one is not a descriptor, or two have the same name,
-    regardless of case.
+    Raises UsageError without states, if one is no descriptor, or two share a name, ignoring case.
     """
     serializers: dict[str, TypeSerializer[Any]] = {}
     for each in states:
@@ -133,8 +132,7 @@ def _columns(each: StateDescriptor, *, by_element: bool) -> dict[str, TypeSerial
 def mark(df: Any, declared: DeclaredStates, node_names: frozenset[str]) -> None:
     """Attach the states of an operator to its node at the top of a DataFrame's plan.
 
-    ``node_names`` are Spark's names for the node. Nodes with one child that lie above it are
-    skipped.
+    ``node_names`` are Spark's names for the node. Nodes with one child above it are skipped.
     """
     node = df._jdf.logicalPlan()
     while node.nodeName() not in node_names and node.children().size() == 1:

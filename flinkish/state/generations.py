@@ -110,9 +110,8 @@ def resolve_state(
 ) -> ResolvedState:
     """Decide how a program restores a state.
 
-    ``snapshots`` are the savepoint's, one per generation, the oldest first; at least one. With
-    ``eager``, all values are rewritten in the restore if they need migration, or if there are
-    several generations.
+    ``snapshots`` are the savepoint's, one per generation, oldest first; at least one. With
+    ``eager``, the restore rewrites all values if they need migration or are of several generations.
 
     Raises Incompatible, with the reasons by field, if the new serializer cannot read a generation;
     Incompatible also if a snapshot's class cannot be imported or there would be too many

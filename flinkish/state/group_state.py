@@ -48,8 +48,7 @@ def apply_in_pandas_with_state(
     grouped
         ``df.groupBy(...)``.
     func
-        Takes the key (a tuple), an iterator of pandas frames and the state; returns an iterator of
-        pandas frames.
+        Takes a key (a tuple), an iterator of pandas frames and the state; returns such an iterator.
     output
         The type of the result, a ``StructType`` or DDL.
     states

@@ -104,8 +104,7 @@ class MapState(Protocol):
 class StateCell:
     """A state of the current key in one column: read at first use, written once at the end.
 
-    ``format`` writes and reads the bytes. ``stored`` are the column's bytes; None if the key has no
-    such state.
+    ``format`` writes and reads bytes. ``stored`` are the column's bytes, None if the key has none.
     """
 
     def __init__(self, format: StateFormat, stored: bytes | None) -> None:

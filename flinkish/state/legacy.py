@@ -2,8 +2,7 @@
 
 The configuration snapshot of an old-style serializer cannot recreate the serializer, which itself
 judges old configurations (``ensure_compatibility``). So a restore needs both classes. Savepoints
-contain their names, where Flink's savepoints contain the serializer in Java's serialization. To
-migrate:
+contain their names, where Flink's contain the serializer in Java's serialization. To migrate:
 
 1. Write a :class:`~flinkish.state.TypeSerializerSnapshot` for the serializer.
 2. Use the serializer as ``LegacySerializer(old, snapshot=...)``, or let it be a

@@ -5,9 +5,8 @@ them. Values that only a class of the program can read (a custom serializer, a p
 serializer of the old style) stay bytes.
 
 Types are those of Spark's ``DataType.json``: dataclasses, NamedTuples and tuples are structs, a
-dict is a map, a ``datetime`` is an ISO 8601 text (because it may have a zone), decimals are texts.
-A value of an Avro schema is one JSON text, because Spark has no types for Avro's unions and
-recursive records.
+dict is a map, a ``datetime`` is an ISO 8601 text (it may have a zone), decimals are texts. A value
+of an Avro schema is one JSON text, as Spark has no types for Avro's unions and recursive records.
 """
 
 from __future__ import annotations

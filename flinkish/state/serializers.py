@@ -45,8 +45,7 @@ class Reason:
     root
         The name of the whole type, as the program has it.
     path
-        The names of the fields below it, with ``element``, ``key`` and ``value`` for the contents
-        of lists and maps.
+        The fields below it; ``element``, ``key`` and ``value`` for the content of lists and maps.
     text
         What is incompatible, and what to do about it.
     """

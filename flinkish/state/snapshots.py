@@ -240,9 +240,8 @@ def check_snapshot_class(cls: type) -> None:
     Raises
     ------
     UsageError
-        The class is not such a subclass, is not public, is not at the top level of its module or
-        not found there by its name, is abstract, needs arguments, or has no valid
-        ``current_version``.
+        The class is not such a subclass, is not public, is not found by its name at its module's
+        top level, is abstract, needs arguments, or has no valid ``current_version``.
     """
     name = class_name(cls)
     reason = _why_unfindable(cls)

@@ -1,8 +1,7 @@
 """Byte strings, each preceded by its size: writing, and strict reading.
 
-A size is a varint: seven bits a byte, the lowest first, with the high bit set if more bytes follow.
-Each size has only one valid form. Bytes are untrusted: every size is compared with the remaining
-bytes.
+A size is a varint: seven bits a byte, the lowest first, with the high bit set if more follow. Each
+size has one valid form. Bytes are untrusted: every size is compared with the remaining bytes.
 """
 
 from __future__ import annotations

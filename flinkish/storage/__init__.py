@@ -220,9 +220,8 @@ def read_tail(
 ) -> bytes:
     """Read at most the last ``count`` bytes of a file of ``size`` bytes.
 
-    ``original`` is the location and the stamp of the local file from which this file was copied.
-    The original is read instead if it still has that stamp. Raises FileNotFoundError if the file
-    does not exist.
+    ``original`` is the location and stamp of the local file from which this file was copied, and
+    which is read instead if it still has that stamp. Raises FileNotFoundError if there is no file.
     """
     start = max(size - count, 0)
     if original is not None:

@@ -91,8 +91,7 @@ class LocalRoot:
     def directory(self, parts: Sequence[str]) -> int | None:
         """Return the descriptor of a directory, valid until the next call; None if it is absent.
 
-        Raises UnsafePath if there is a symbolic link on the way, StorageError if the system refuses
-        to open a directory.
+        Raises UnsafePath for a symbolic link on the way, StorageError if a directory does not open.
         """
         same = 0
         while same < min(len(parts), len(self._open)) and self._open[same][0] == parts[same]:

@@ -1,11 +1,10 @@
 """Deletion of files and directories by name; other modules remove only their temporary files.
 
 All functions take a root and a name below it. A name that leaves the root is refused before that
-name is touched, see :mod:`flinkish.storage.below`. No link is followed: neither on the way to a
-name nor inside a tree, where the link itself is removed as an entry. ``tell`` is called with the
-name, relative to the root, of each removed entry; on remote storage :func:`remove_files` also
-names files that did not exist. ``plan_tree`` and ``plan_empty_directories`` yield the names in
-advance.
+name is touched, see :mod:`.below`. No link is followed: neither on the way to a name nor inside a
+tree, where the link itself is removed as an entry. ``tell`` is called with the name, relative to
+the root, of each removed entry; on remote storage :func:`remove_files` also names files that did
+not exist. ``plan_tree`` and ``plan_empty_directories`` yield the names in advance.
 
 Names of directories end with a slash in plans and in calls to ``tell``.
 """

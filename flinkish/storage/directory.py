@@ -1,7 +1,6 @@
 """A directory tree on any storage as an object, which may be sent to other processes.
 
-The object holds no credentials, because each process connects to the storage with its own
-environment.
+The object holds no credentials: each process connects to the storage by its own environment.
 """
 
 from __future__ import annotations

@@ -228,8 +228,7 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
     """Link ``source`` to ``target``, or copy it; replace an existing ``target``.
 
     Returns the size in bytes, and whether the target is a link. Raises FileNotFoundError if the
-    source or the target's directory no longer exists, Replaced if the source no longer has
-    ``stamp``.
+    source or the target's directory is gone, Replaced if the source no longer has ``stamp``.
     """
     try:
         # os.link would link a symbolic link itself, and the link's target may be removed later.

@@ -107,10 +107,7 @@ def _masked(text: str) -> str:
 
 
 def _absolute(path: str) -> str:
-    """Return an absolute path with one leading slash; ``abspath`` keeps two, as POSIX allows.
-
-    Raises NoLocation if the path is relative and the working directory is gone.
-    """
+    """Return an absolute path with one leading slash; ``abspath`` keeps two, as POSIX allows."""
     try:
         absolute = os.path.abspath(os.path.expanduser(path))
     except OSError as error:

@@ -228,8 +228,7 @@ class RemoteStore:
         """Return whether both are one store, with one endpoint and one identity.
 
         Two S3 buckets may have different endpoints or identities, from the section ``flinkish`` of
-        fsspec's configuration (:mod:`flinkish.storage.stores`). S3 cannot copy between such
-        buckets.
+        fsspec's configuration (:mod:`.stores`). S3 cannot copy between such buckets.
         """
         one, two = self._fs, other._fs
         return one is two or (type(one) is type(two) and one.storage_options == two.storage_options)
@@ -262,8 +261,7 @@ class RemoteStore:
     ) -> list[tuple[int, str | None] | FileNotFoundError | Replaced]:
         """Copy several files, given as (source, target, stamp, size), concurrently. Only on S3.
 
-        Returns the result of :meth:`copy_within` for each; for a source that is gone or replaced,
-        the exception.
+        Returns :meth:`copy_within`'s result for each; the exception for a source gone or replaced.
         """
         assert self._s3 is not None, "only S3 copies"
         results: list[tuple[int, str | None] | FileNotFoundError | Replaced] = []
@@ -384,8 +382,7 @@ class RemoteStore:
     def delete_directory(self, location: str) -> bool:
         """Delete a directory if it is empty; return whether this call deleted it.
 
-        Returns False for flat stores, because they have no directories; only an object that marks
-        one is deleted.
+        Returns False for flat stores, where only an object that marks a directory is deleted.
         """
         path = self._path(location)
         with refused("remove", location), suppress(FileNotFoundError):

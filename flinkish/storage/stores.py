@@ -32,8 +32,7 @@ _lock = threading.Lock()
 def store_of(location: str) -> RemoteStore:
     """Return the store of a remote location, opened once for each scheme and authority.
 
-    Raises StorageError if the scheme is unknown, its library is not installed, or the store cannot
-    be opened.
+    Raises StorageError for an unknown scheme, a missing library, or a store that cannot be opened.
     """
     scheme, _, rest = location.partition("://")
     key = scheme, rest.partition("/")[0]

@@ -1,8 +1,7 @@
 """Upgrades of many jobs: a limited number at a time, each with its own rollback.
 
-Finished work is not repeated: a job that runs the program and the Spark of its entry is up to date,
-and an unfinished upgrade is resumed. To continue an interrupted fleet, run it again with the same
-file.
+Finished work is not repeated: a job that runs the program and Spark of its entry is up to date, and
+an unfinished upgrade is resumed. To continue an interrupted fleet, run it again with its file.
 """
 
 from __future__ import annotations
@@ -40,9 +39,8 @@ _R = TypeVar("_R")
 class FleetResult:
     """The outcome of one job of a fleet.
 
-    ``name`` is the pattern of an entry if no job matches it. ``job_id`` is the job that the
-    outcome leaves, as far as is known; None if no job matches. ``error`` says why the job was not
-    upgraded.
+    ``name`` is the entry's pattern if no job matches. ``job_id`` is the job that the outcome
+    leaves, as far as is known; None if no job matches. ``error`` says why the job was not upgraded.
     """
 
     name: str

@@ -133,9 +133,8 @@ def resume(
     ``reference`` is the upgrade's id, or a unique prefix of it. ``force`` is for a process on
     another host, which cannot be checked.
 
-    Raises UpgradeNotFound; WrongState if the upgrade is finished; Locked if its process runs, or
-    may run on another host (without ``force``); UsageError if secrets are missing, or the prefix is
-    not unique.
+    Raises UpgradeNotFound; WrongState for a finished upgrade; Locked if its process runs, or may
+    run elsewhere (without ``force``); UsageError for missing secrets or an ambiguous prefix.
     """
     return _taken_over(context, reference, secrets, force=force, back=False)
 

@@ -114,8 +114,7 @@ def check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
 def read_archive_metadata(file: IO[bytes], name: str) -> ArchiveMetadata:
     """Read the metadata of a snapshot's archive.
 
-    Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError if it is
-    damaged.
+    Raises UnsupportedCheckpointFormat for a newer version, CheckpointFormatError if it is damaged.
     """
     with open_archive(file, name) as archive:
         check_members(archive, name)

@@ -49,11 +49,10 @@ def compacted_number(name: str) -> int | None:
 def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], list[str]]:
     """Return the entries of a file source's log that make up position ``limit``.
 
-    Returns the entries that exist, and those that are missing (of very many only the first). They
-    start at the newest ``<n>.compact`` not above ``limit``. Later entries are left out, because
-    their files would count as read. If there is a compacted entry before the newest, it comes
-    first: Spark does not read its content, but derives the log's compaction interval from the
-    distance of the two.
+    Returns the entries that exist, and those missing (of very many only the first). They start at
+    the newest ``<n>.compact`` not above ``limit``. Later entries are left out, as their files would
+    count as read. The compacted entry before the newest, if any, comes first: Spark does not read
+    its content, but derives the log's compaction interval from the distance of the two.
     """
     existing = set(names)
     compacts = _compacts(existing, limit)
@@ -106,9 +105,8 @@ MAX_WATERMARK_MS: Final = 9_223_372_036_854_775
 def drained_entry(data: bytes, name: str) -> bytes:
     """Return an entry of the offset log that repeats another with the watermark at its maximum.
 
-    ``data`` is the entry ``offsets/N``, whose batch is committed; ``name`` is for errors. Raises
-    UnsupportedCheckpointFormat and CheckpointFormatError, also for an entry without metadata (Spark
-    before 2.2).
+    ``data`` is the entry ``offsets/N`` of a committed batch; ``name`` is for errors. Raises
+    UnsupportedCheckpointFormat and CheckpointFormatError, also without metadata (Spark before 2.2).
     """
     parse_offsets(data, name)
     _, start = split_version(data, name, "log")

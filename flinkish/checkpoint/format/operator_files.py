@@ -96,10 +96,9 @@ _SCHEMA_KEY: Final = "stateSchemaFilePaths"
 class OperatorStore:
     """One store of an operator.
 
-    ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 for a store
-    without such scans. ``partitions`` is Spark's count, which may be higher than the number on
-    disk. ``schema_paths`` are absolute locations of its schema files, the oldest first; None in
-    version 1.
+    ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 without such
+    scans. ``partitions`` is Spark's count, which may be higher than the number on disk.
+    ``schema_paths`` are absolute locations of its schema files, oldest first; None in version 1.
     """
 
     name: str
@@ -129,8 +128,7 @@ class OperatorMetadata:
     def schema_file(self, store: str) -> str | None:
         """Return the name of a store's newest schema file below ``_stateSchema/<store>``, if any.
 
-        The path in the metadata is where the checkpoint was first written; only its last part is
-        valid.
+        The metadata's path is where the checkpoint was first written; only its last part is valid.
         """
         paths = next((s.schema_paths for s in self.stores if s.name == store), None)
         return paths[-1].rstrip("/").rpartition("/")[2] if paths else None

@@ -72,8 +72,7 @@ def short_codec(codec: str) -> str:
 def backend_of(pins: Mapping[str, str]) -> str | None:
     """Return the backend of the pinned state store provider; None if it is unknown or not pinned.
 
-    Spark's own two classes are recognised by their simple names, for builds that relocate its
-    packages.
+    Spark's own two classes are recognised by simple names, for builds that relocate its packages.
     """
     return _BACKENDS.get(pins.get(PIN_PROVIDER, "").rpartition(".")[2])
 
@@ -81,8 +80,7 @@ def backend_of(pins: Mapping[str, str]) -> str | None:
 def known_backend(pins: Mapping[str, str], name: str) -> str:
     """Return the backend of a query's state, Spark's default where no provider is pinned.
 
-    ``name`` is the file of the pins, for errors. Raises UnsupportedCheckpointFormat if the provider
-    is not Spark's.
+    ``name`` is for errors. Raises UnsupportedCheckpointFormat if the provider is not Spark's.
     """
     provider = pinned(pins, PIN_PROVIDER)
     backend = _BACKENDS.get(provider.rpartition(".")[2])

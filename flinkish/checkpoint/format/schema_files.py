@@ -71,9 +71,8 @@ class FamilySchemas:
     """The schemas of one column family in a schema file.
 
     ``name`` is ``default`` in versions 1 and 2, which have a single family. ``key`` and ``value``
-    are JSON of ``StructType``; ``encoder`` is JSON of the key's encoder (``KeyStateEncoderSpec``).
-    ``encoder``, the ids and ``user_key`` (the schema of the user's key in a map, as text) are in
-    version 3 only.
+    are JSON of ``StructType``, ``encoder`` of ``KeyStateEncoderSpec``. ``encoder``, the ids and
+    ``user_key`` (the schema of the user's key in a map, as text) are in version 3 only.
     """
 
     name: str
@@ -118,9 +117,8 @@ def _family(reader: _Reader) -> FamilySchemas:
 def write_schema_file(families: Sequence[FamilySchemas], version: int) -> bytes:
     """Return the bytes of a state schema file; parsed families give the same bytes again.
 
-    ``version`` is 1 to 3; files of versions 1 and 2 have a single family. Raises CannotWrite for
-    another version, for families that it cannot have, or for a schema whose characters make it too
-    long for the format.
+    ``version`` is 1 to 3; versions 1 and 2 have a single family. Raises CannotWrite for another
+    version, for families that it cannot have, or for a schema whose characters make it too long.
     """
     if version == 3:
         return write_utf("v3") + struct.pack(">i", len(families)) + b"".join(map(_v3, families))

@@ -1,7 +1,6 @@
 """``flinkish completion bash|zsh|fish``: the completion script of a shell.
 
-``python -m flinkish.cli.commands.completion`` writes the scripts of all shells into
-``completions/``.
+``python -m flinkish.cli.commands.completion`` writes all shells' scripts into ``completions/``.
 """
 
 from __future__ import annotations

@@ -107,9 +107,8 @@ def _span(seconds: float) -> str:
 def driver_output(out: Output) -> Iterator[None]:
     """Show the last lines of the driver's log when the driver that the block runs fails.
 
-    With ``--debug`` the whole log has already been shown
-    (:class:`flinkish.cli.output.progress.OutputReporter`). With ``--json`` the lines are in the
-    error.
+    With ``--debug`` the whole log has already been shown (:class:`OutputReporter`). With ``--json``
+    the lines are in the error.
     """
     try:
         yield

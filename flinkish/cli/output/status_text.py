@@ -121,11 +121,7 @@ def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
 
 
 def _query_table(queries: Sequence[QueryStatus], has_ended: bool, width: int | None) -> list[str]:
-    """Return the table of a job's queries.
-
-    ``has_ended``: whether the job has ended. Its driver may have died before it recorded the end of
-    the queries.
-    """
+    """Return the table of a job's queries, whose end a driver that died may not have recorded."""
     rows = [
         (
             query.name,

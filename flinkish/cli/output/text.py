@@ -54,8 +54,7 @@ def utc_time(seconds: float | None) -> str:
 def without_commands(text: str) -> str:
     """Return lines for stderr changed so that GitHub's runner, which reads them, finds no command.
 
-    A command is ``::name::`` at the beginning of a line, even after blanks, or ``##[name]``
-    anywhere.
+    A command is ``::name::`` at a line's beginning, even after blanks, or ``##[name]`` anywhere.
     """
     if "::" not in text and "##[" not in text:
         return text
@@ -82,8 +81,7 @@ def fitting_time(text: str, width: int | None) -> str:
 def terminal_width(stream: TextIO) -> int | None:
     """Return the columns of the terminal that ``stream`` writes to; None if they are unknown.
 
-    As in other programs, the variable ``COLUMNS`` comes first. A stream that is not a terminal has
-    no width.
+    As in other programs, ``COLUMNS`` comes first. A stream that is no terminal has no width.
     """
     return _terminal_size(stream, "COLUMNS", 0)
 

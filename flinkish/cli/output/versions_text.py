@@ -73,10 +73,7 @@ def pair_lines(matrix: Matrix, comparison: VersionComparison) -> list[str]:
 
 
 def _cell_lines(cells: Sequence[Cell]) -> list[str]:
-    """Return the measured combinations whose verdict differs from the usual one, as lines.
-
-    Spark's error messages for these combinations follow them.
-    """
+    """Return the measured combinations with an unusual verdict as lines, then Spark's errors."""
     from flinkish.compat.lookup import usual_verdict
 
     usual = usual_verdict(cells)
@@ -138,8 +135,7 @@ def _origin(matrix: Matrix) -> str:
 def _evidence_text(matrix: Matrix, version: Version) -> str:
     """Return the sentence that names the measured releases behind an answer.
 
-    It is empty for a line of versions, for a measured release, and if no release of the line was
-    measured.
+    It is empty for a line of versions, a measured release, or a line without measured releases.
     """
     from flinkish.compat.model import Evidence
 

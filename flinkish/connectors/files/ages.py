@@ -83,8 +83,7 @@ def age_before(
     """Return the age limit that held until the savepoint, in the form of :func:`max_age_of`.
 
     ``saved`` are the options that the savepoint recorded. Without that record, the limit is taken
-    to be the present one, ``now``; or to be None, if the log has a file that ``now`` would have
-    left out.
+    to be ``now``, or None if the log has a file that ``now`` would have left out.
     """
     if saved is not None:
         return max_age_of(saved)
@@ -159,8 +158,7 @@ def archive_to_list(own: str | None, saved: str | None) -> str | None:
     """Return the archive in which to look for files: the program's, or the savepoint's within it.
 
     Anybody may have written the savepoint, so its archive is listed only if it lies within the
-    program's. ``own`` and ``saved`` are the two locations in their normal form, None if there is
-    none.
+    program's. ``own`` and ``saved`` are the normal forms of the two locations, or None.
     """
     if own is None or saved is None:
         return own

@@ -15,8 +15,7 @@ class FileAges:
     Attributes
     ----------
     lost
-        How many waiting files are never read, although no age limit left them out before the
-        restore.
+        How many waiting files are never read, though no age limit excluded them before the restore.
     forgotten
         How many files that were read are read again.
     days

@@ -41,8 +41,7 @@ class TopicIdentity:
     topic_id
         The broker's id of the topic; None if the broker has no ids.
     first
-        The first rows, by partition, except for partitions that are empty or whose rows have no
-        time.
+        The first row of each partition, unless the partition is empty or its rows have no time.
     """
 
     topic_id: str | None = None

@@ -1,8 +1,7 @@
 """The registry of a driver that another launcher started; the program can do without it.
 
-While the registry cannot be reached, what has to be recorded waits in memory, in order, and a
-thread tries again. No heartbeat and no change is attempted while the registry is known to be out of
-reach.
+While the registry is unreachable, what must be recorded waits in memory, in order, and a thread
+tries again. No heartbeat and no change is attempted while the registry is known to be unreachable.
 """
 
 from __future__ import annotations

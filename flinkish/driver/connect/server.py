@@ -95,8 +95,7 @@ def connect_refusal(
 def refused_server(remote: str | None = None) -> UnsupportedSession:
     """Return why a session of a server in another process is refused, and what to do. Pure.
 
-    The token in the URL ``remote`` is masked, because the error goes to the job's log and the
-    registry.
+    The token in the URL ``remote`` is masked: the error goes to the job's log and the registry.
     """
     where = f" ({mask_secrets(remote)})" if remote else ""
     return UnsupportedSession(
@@ -111,8 +110,7 @@ def refused_server(remote: str | None = None) -> UnsupportedSession:
 def prepare_server() -> None:
     """Make ``getOrCreate`` start a server in this process, with the master of ``spark-submit``.
 
-    The server gets a free port, unless the settings name one, so that two drivers on one host may
-    have a server each.
+    The server gets a free port, unless the settings name one: two drivers may be on one host.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql.connect.client.core import DefaultChannelBuilder

@@ -8,8 +8,7 @@ Facts used, observed on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 * A commit of a streaming query has ``operation`` ``STREAMING UPDATE`` and, in
   ``operationParameters``, ``queryId`` and ``epochId`` (the batch).
 * ``DeltaTable.restoreToVersion`` commits the files of that version (``RESTORE``, parameter
-  ``version``). The table's transactions stay as they are, so the sink continues to skip the
-  batches that it had.
+  ``version``). The table's transactions stay, so the sink still skips the batches that it had.
 * Delta refuses to do anything in a session without its extension and catalog, so a program that
   writes to Delta has both.
 """

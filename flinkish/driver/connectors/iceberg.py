@@ -130,10 +130,7 @@ class IcebergTable:
             self._load().manageSnapshots().setCurrentSnapshot(version).commit()
 
     def _newest_batch(self, table: Any, query_id: str) -> int | None:
-        """Return the query's newest batch as ``SparkWrite`` finds it, or None.
-
-        Raises TableError if the snapshots that might have the batch have expired.
-        """
+        """Return the query's newest batch as ``SparkWrite`` finds it, or None."""
         oldest = None
         for oldest in self._ancestors(table):
             commit = commit_of(oldest)
@@ -161,10 +158,7 @@ class IcebergTable:
         )
 
     def _ancestors(self, table: Any, version: int | None = None) -> Iterator[Mapping[str, Any]]:
-        """Yield a snapshot and its ancestors, newest first, each as Iceberg's JSON document.
-
-        The first is the snapshot ``version``, by default the current one.
-        """
+        """Yield a snapshot (default: the current one) and its ancestors, newest first, as JSON."""
         parser = self._jvm.org.apache.iceberg.SnapshotParser
         snapshot = table.currentSnapshot() if version is None else table.snapshot(version)
         while snapshot is not None:

@@ -17,10 +17,9 @@ _T = TypeVar("_T")
 class SourceQuestion:
     """A source, and the position from which it is to continue.
 
-    ``session`` is the query's session. ``offer`` is the saved query that the position is from.
-    ``gone_on`` returns the newest batch that other runs of the saved query have reached, or None if
-    no run is past the saved batch. ``at_ms`` is a time (milliseconds since the epoch) whose offsets
-    are wanted too.
+    ``session`` is the query's. ``offer`` is the saved query of the position. ``gone_on`` returns
+    the newest batch that other runs of the saved query have reached, or None if no run is past the
+    saved batch. ``at_ms`` is a time (milliseconds since the epoch) whose offsets are wanted too.
     """
 
     session: Any
@@ -37,8 +36,7 @@ def within(seconds: float, make: Callable[[], _T], drop: Callable[[_T], object])
     Parameters
     ----------
     seconds
-        How long the call may take. A call that takes longer goes on in its thread, as nothing can
-        end it.
+        How long the call may take. A longer call goes on in its thread, as nothing can end it.
     make
         The call. Its exceptions are raised to the caller.
     drop

@@ -16,9 +16,8 @@ class SinkPlace:
     """Where a query writes.
 
     ``format`` is None for the session's default format (``spark.sql.sources.default``). ``path`` is
-    the location of the output, from the program or from the catalog; None if the sink has no
-    location, or the table does not exist yet. ``table`` is the name that the program gives
-    (``toTable``).
+    the output's location, from the program or the catalog; None if the sink has none, or the table
+    does not exist yet. ``table`` is the name that the program gives (``toTable``).
     """
 
     format: str | None
@@ -29,8 +28,7 @@ class SinkPlace:
 class Table(Protocol):
     """A table that a query writes to. An instance is opened for a single use.
 
-    All methods raise :class:`~flinkish.errors.TableError` if the table cannot be read or does not
-    support them.
+    All methods raise TableError if the table cannot be read or does not support them.
     """
 
     def exists(self) -> bool:

@@ -47,9 +47,8 @@ def should_distribute(mode: str, *, master: str, source: str, target: str, size:
 class SparkTransferer:
     """Copies files with the executors of a session if that is worthwhile, otherwise with threads.
 
-    In the mode ``auto``, an error on the executors (a missing library, credentials that only the
-    driver has) is logged, and the driver copies the remaining files itself. In the mode ``true``,
-    the error is raised.
+    In mode ``auto``, an error on the executors (a missing library, credentials that only the driver
+    has) is logged, and the driver copies the rest itself. In mode ``true`` the error is raised.
     """
 
     def __init__(self, session: Any, mode: str) -> None:

@@ -128,10 +128,8 @@ def parses(name: str, expression: Any) -> bool:
 
 
 def _adding(interval: Any) -> bool | None:
-    """Return the result of :func:`needs_zone` for the addition of an interval to a timestamp.
-
-    Adding days or longer units needs the zone, because of summer time.
-    """
+    """Return the result of :func:`needs_zone` for the addition of an interval to a timestamp."""
+    # Days and longer units depend on the zone, because of summer time.
     if not bool(interval.foldable()):
         return False
     value = interval.eval(None)

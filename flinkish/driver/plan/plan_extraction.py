@@ -4,10 +4,9 @@ The operator graph comes from the analyzed plan, which no optimizer setting chan
 
 * A *step* is what one call of the program added to the plan (the nodes from the top of one of its
   DataFrames down to the tops of others). A step is one operator: its stateful node, else its most
-  descriptive node. Nodes that the analyzer adds (projections around a USING join, the columns of a
-  window, type casts below a union) belong to the step that needed them. A step of SQL text with
-  several stateful nodes has one operator for each. Every source is an operator; aliases and views
-  are not.
+  descriptive node. Nodes that the analyzer adds (projections around a USING join, a window's
+  columns, casts below a union) belong to the step that needed them. A step of SQL text with several
+  stateful nodes has one operator for each. Every source is an operator; aliases and views are not.
 * An edge is chainable unless its target redistributes its input, as every stateful operator,
   ``repartition``, a sort and grouped pandas functions do.
 * The sink is the last operator; its uid is the query's name.

@@ -115,8 +115,7 @@ class LogicalNode:
 class PhysicalOperator:
     """One stateful operator of the physical plan.
 
-    ``link`` is the position of the operator's node in the analyzed plan, if the optimizer kept the
-    trace to that node.
+    ``link`` is the operator's position in the analyzed plan, if the optimizer kept the trace to it.
     """
 
     node: PlannedNode
@@ -280,10 +279,7 @@ class PlanReader:
         return str(value.get()) if value.isDefined() else None
 
     def _origin(self, node: Any) -> str | None:
-        """Return the place in the program that wrote a column of the node, or None.
-
-        Only PySpark 4 records such places.
-        """
+        """Return where the program wrote a column of the node (since PySpark 4), or None."""
         if not self._spark4:
             return None
         for expression in items(node.expressions()):

@@ -142,8 +142,7 @@ def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
 def _store_names(names: list[str]) -> tuple[str, ...]:
     """Return the stores of one partition; column families (transformWithState) are not stores.
 
-    The result counts only on Spark 3.5, because on 4.x the stores of an empty state come from its
-    metadata file.
+    The result counts only on Spark 3.5: on 4.x an empty state's stores are in its metadata file.
     """
     joins = [name for name in names if name.startswith(("left-key", "right-key"))]
     return tuple(dict.fromkeys(joins)) or ("default",)

@@ -26,8 +26,7 @@ _EMPTY_ROW = ("__dummy__", "void", True)
 def stores_in_files(directory: str) -> tuple[StoreInfo, ...]:
     """Return the stores that planning wrote to ``state/<ordinal>``, one for each column family.
 
-    Raises Incompatible when the metadata or a schema is missing, or has an unknown form (a newer
-    Spark).
+    Raises Incompatible if the metadata or a schema is missing or of unknown form (a newer Spark).
     """
     metadata_dir = os.path.join(directory, METADATA_DIRECTORY)
     path = os.path.join(metadata_dir, "metadata")

@@ -75,8 +75,7 @@ _TRIES = frozenset({"TryEval"})
 class ReadColumn:
     """A column of a file source.
 
-    ``format`` is the format of the files. ``options`` are the reader's options, by their names in
-    lower case.
+    ``format`` is that of the files. ``options`` are the reader's, by their names in lower case.
     """
 
     format: str

@@ -245,10 +245,8 @@ class MeaningReader:
         )
 
     def _window(self, expression: Any) -> str:
-        """Return how the windows of a window column are defined; ``""`` for another expression.
-
-        The name of the column does not include this definition.
-        """
+        """Return how the windows of a window column are defined; ``""`` for another expression."""
+        # The name of the column does not include this definition.
         if class_name(expression) != "AttributeReference":
             return ""
         defined = self._definitions.get(_number(expression), ())
@@ -256,10 +254,7 @@ class MeaningReader:
         return _short(" | ".join(texts)) if texts and all(map(_WINDOW.match, texts)) else ""
 
     def _text(self, expression: Any, *, follow: bool) -> str:
-        """Return the expression as SQL, with the program's names for its columns.
-
-        With ``follow``, the origins of the columns replace their names.
-        """
+        """Return the expression as SQL with the program's column names, or origins (``follow``)."""
         named: dict[str, str] = {}
         for attribute in items(expression.references().toSeq()):
             old = str(attribute.sql())

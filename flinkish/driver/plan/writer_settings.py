@@ -107,8 +107,7 @@ def own_location(facts: WriterFacts, session: Any) -> str | None:
 def interval_seconds(text: str) -> float | None:
     """Return the seconds of a trigger's interval, such as ``1 minute 30 seconds``; None if unknown.
 
-    An interval is known if Spark and flinkish parse it in the same way: numbers with units up to
-    days.
+    An interval is known if Spark and flinkish parse it alike: numbers with units up to days.
     """
     words = text.lower().removeprefix("interval ").split()
     if not words or len(words) % 2:
@@ -198,10 +197,8 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
 
 
 def _place_to_be(table: str, session: Any) -> str | None:
-    """Return where Spark puts the files of a table that it creates; None for another catalog.
-
-    In Spark ``SessionCatalog.defaultTablePath`` decides this (3.5 to 4.3).
-    """
+    """Return where Spark puts the files of a table that it creates; None for another catalog."""
+    # As ``SessionCatalog.defaultTablePath`` does (3.5 to 4.3).
     *outer, name = table.replace("`", "").lower().split(".")
     catalog = session.catalog
     first = outer.pop(0) if len(outer) > 1 else str(catalog.currentCatalog())
@@ -222,10 +219,9 @@ _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*
 def qualified(path: str | None, session: Any) -> str | None:
     """Return a path as a URL of the file system that Spark would use, or as a local absolute path.
 
-    A URL without a host, such as ``hdfs:///out``, gets the host of the default file system, as in
-    Hadoop's ``Path.makeQualified``. It stays as it is if the default file system has another
-    scheme. A relative path starts at the working directory of the default file system, such as
-    ``/user/NAME``.
+    A URL without a host, such as ``hdfs:///out``, gets the host of the default file system
+    (Hadoop's ``Path.makeQualified``). It stays as it is if that system has another scheme. A
+    relative path starts at the default file system's working directory, such as ``/user/NAME``.
     """
     if path is None or path.startswith("file:"):
         return path

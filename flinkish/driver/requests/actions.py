@@ -192,10 +192,7 @@ class Actions:
         return queries
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
-        """Take a savepoint and end the queries as one action.
-
-        On an error the queries continue, unless they were being drained.
-        """
+        """Take a savepoint and end the queries; on an error, undrained queries continue."""
         savepointable = self._savepointable(request)
         if _wanted(request).drain:
             _check_can_restart(savepointable)
@@ -306,10 +303,7 @@ class Actions:
         return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
 
     def _end_all(self) -> str:
-        """Stop all queries at a batch boundary if it comes in time, else interrupt them.
-
-        Returns the stop method that was used.
-        """
+        """Stop all queries at a batch boundary, or else by interrupts; return the method used."""
         active = [q for q in self._runtime.queries() if not spark_jvm.has_ended(q.jsq)]
         self._runtime.hold_starts()
         if not active:

@@ -29,8 +29,7 @@ class Agent:
 
     ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long a program
     with queries may continue after its job was stopped or cancelled. Then the program is
-    interrupted. If ``let_go`` is given, it is called instead, because flinkish did not start the
-    process.
+    interrupted. With ``let_go``, that is called instead, as flinkish did not start the process.
     """
 
     def __init__(

@@ -76,8 +76,7 @@ def save_canonical(
     Other parameters are those of :func:`~flinkish.savepoint.write.writer.write_savepoint`.
     ``give_up`` is called regularly, from another thread; to end the work it raises a FlinkishError,
     which this function then raises. Other errors are those of ``write_savepoint`` and of
-    :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten`; on an error nothing is
-    left over.
+    :func:`~.savepoint_migration.write_rewritten`; on an error nothing is left over.
     """
     started = monotonic()
     with scratch_directory(target, job.job_id, job.owner) as scratch:
@@ -116,8 +115,7 @@ def save_canonical(
 def background(context: Any) -> Iterator[str]:
     """Run this thread's Spark jobs in the flinkish pool and in a new job group, which is yielded.
 
-    Queries that this thread starts later inherit its local properties, so the properties are set
-    back.
+    Queries that this thread starts later inherit its local properties, so these are set back.
     """
     before = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     group = f"flinkish-{uuid.uuid4()}"

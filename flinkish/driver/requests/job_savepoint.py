@@ -56,8 +56,7 @@ def write_job_savepoint(
 ) -> SavepointSummary:
     """Write a savepoint of some queries, and record it.
 
-    ``left`` are the queries that are not in it; ``give_up`` raises when a canonical savepoint is no
-    longer wanted.
+    ``left`` are the queries not in it; ``give_up`` raises when a canonical one is no longer wanted.
 
     Raises RegistryError, with the savepoint's path, if only the record failed, and the errors of
     :func:`.write_savepoint` or :func:`.save_canonical`.
@@ -220,8 +219,7 @@ def with_topics(
     """Return the records of a query's sources, with the identities of their topics.
 
     From a topic's identity, a later restore sees that the topic was recreated
-    (:mod:`flinkish.connectors.kafka.reading`). Identities are left out if the broker cannot be
-    reached.
+    (:mod:`.kafka.reading`). Identities are left out if the broker cannot be reached.
     """
     if planned is None:
         return [dict(record) for record in records]

@@ -36,8 +36,7 @@ class TimeLimit:
     def for_batch(self, most: float) -> float:
         """Return the seconds that a running batch gets to end.
 
-        Without a limit in the request, the batch gets ``most``, and the deadline moves
-        (:meth:`after`).
+        Without a limit in the request, the batch gets ``most``; the deadline moves (:meth:`after`).
         """
         return max(min(most, self.deadline - time.monotonic()), 0.0) if self.is_asked else most
 

@@ -2,9 +2,8 @@
 
 A restored query is held at the event of its start, before it has read its logs, until the program
 has started the other queries whose state is in the savepoint. So nothing has been processed if one
-of them is missing. The progress lock would not be enough: Spark takes the lock to plan and to
-commit a batch, but runs a batch that is already planned in the savepoint without the lock, up to
-its commit (4.3.0).
+of them is missing. The progress lock would not be enough: Spark takes it to plan and to commit a
+batch, but runs one that is planned in the savepoint without the lock, up to its commit (4.3.0).
 
 Then, before the first batch can commit, the ordinals of Spark's real plan are compared with those
 that the state was restored to. The progress lock is fair, and another thread that
@@ -33,13 +32,7 @@ Operators = Sequence[tuple[int, str]]
 
 
 class _Look:
-    """One of the two threads that read the plan of the first batch.
-
-    Parameters
-    ----------
-    jvm_thread
-        The JVM's thread that takes the lock for this thread.
-    """
+    """One of the two threads that read the plan; ``jvm_thread`` takes the lock for it."""
 
     def __init__(self, jvm_thread: Any) -> None:
         self._jvm_thread = jvm_thread
@@ -60,8 +53,7 @@ class FirstBatch:
     expected
         The operators that the state was restored to; None if there is nothing to compare.
     refuse
-        Called with the error if Spark's plan differs, or if the query cannot be held; it fails the
-        job.
+        Fails the job with the error if Spark's plan differs, or if the query cannot be held.
     """
 
     def __init__(
@@ -90,8 +82,7 @@ class FirstBatch:
     def get_ready(self) -> None:
         """Start the watching thread before the query starts.
 
-        Its JVM thread, which takes the lock, must exist by then: creating it later costs too much
-        time.
+        Its JVM thread, which takes the lock, must exist by then: its creation takes too long.
         """
         self._thread.start()
         self._ready.wait(10.0)

@@ -96,8 +96,7 @@ class OtherJobs:
         query_id
             None for a new query id, which Spark makes.
         checkpoint
-            Where the query starts; None for a new checkpoint of this job's own, which no other job
-            has.
+            Where the query starts; None for a new checkpoint, which no other job has.
 
         Raises
         ------

@@ -128,8 +128,7 @@ class Restorer:
 
         What its earlier drivers restored has an owner. The rest is checked again: the last driver
         may have been killed while it held its queries, or before a bounded query had ended. Names
-        in options are not checked again, as queries with these names may resume without this
-        restorer.
+        in options are not checked again, as such queries may resume without this restorer.
 
         Parameters
         ----------
@@ -416,8 +415,7 @@ def lost_origin(
 def _has_committed(restored_at: int, checkpoint: str) -> bool:
     """Return whether a restored checkpoint's commit log has a batch newer than the restored one.
 
-    For a checkpoint on remote storage only Spark's progress has been read before, which can be
-    ahead of the commit.
+    Of a remote checkpoint only Spark's progress was read before, which can be ahead of the commit.
     """
     try:
         batch = newest_committed_batch(checkpoint)

@@ -235,8 +235,7 @@ class StartJudge:
     ) -> EarlierRun | None:
         """Return the newest run of this job's name with the same input and the same kind of sink.
 
-        It is for a sink without batch numbers. If the sink has a path, the run must have written
-        to that path.
+        The sink has no batch numbers. If it has a path, the run must have written to that path.
         """
         kind = (sink.format or "").lower()
         other = standing(self._registry, self._job.name, but=self._job.job_id)

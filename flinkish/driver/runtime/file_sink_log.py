@@ -34,16 +34,14 @@ def file_sink_log_ready(
 ) -> Iterator[None]:
     """Complete the log of the file sink of query ``name``, which is started inside the block.
 
-    The paths in the log are mapped by ``paths``, because readers find the output's files through
-    the log.
+    ``paths`` maps the paths in the log, through which readers find the output's files.
 
     Nothing is done for other sinks, or for a query that starts at batch 0. The query plans no batch
     before its log is complete.
 
-    ``format`` is what the program passed to ``DataStreamWriter.format``. ``checkpoint`` is where
-    the query's checkpoint is or will be; None if Spark chooses it. If the log cannot be completed,
-    ``fail`` is called with the error, and the query runs no batch; without ``fail``, the query runs
-    all the same.
+    ``format`` is the program's ``DataStreamWriter.format``. ``checkpoint`` is where the query's
+    checkpoint is or will be; None if Spark chooses it. If the log cannot be completed, ``fail`` is
+    called with the error, and the query runs no batch; without ``fail``, it runs all the same.
     """
     if not keeps_log(format) or not _may_have_batches(checkpoint):
         yield
@@ -87,8 +85,7 @@ def make_log_ready(jsq: Any, session: Any, name: str, paths: PathMap) -> Flinkis
 def complete_log(jsq: Any) -> str | None:
     """Write the entries that the log of a query's file sink lacks for the query's next batch.
 
-    ``jsq`` is the JVM's query, which has not planned a batch yet. Returns what was done, as a
-    clause, or None.
+    ``jsq`` is the JVM's query before its first batch. Returns what was done, as a clause, or None.
     """
     execution = spark_jvm.stream_execution(jsq)
     sink = execution.sink()

@@ -213,8 +213,7 @@ class Runtime:
     def report(self) -> JobState:
         """Write the heartbeat and, while Spark can be asked, the status of every query.
 
-        Returns the job's state in the registry, as a reader may have declared the job lost
-        meanwhile.
+        Returns the job's state in the registry: a reader may have declared the job lost.
         """
         self.restore_gate.settle_late(self.interrupt)
         self.start_phase.look()

@@ -223,8 +223,7 @@ class _Handle:
 def _waiting(flow: Flow, prepared: Prepared) -> ManagedQuery:
     """Return a flow as a query of the job before it has started.
 
-    Without a checkpoint the query has no id. The returned query counts as active, so that its
-    claims are kept.
+    Without a checkpoint the query has no id. It counts as active, so that its claims are kept.
     """
     location = prepared.location or prepared.own or ""
     query_id = ""

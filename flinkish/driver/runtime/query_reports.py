@@ -36,8 +36,7 @@ class QueryReports:
     """Reports the queries of one job to the registry; thread-safe.
 
     ``queries`` returns the newest run of each query. ``to_roll_back`` returns the names of queries
-    whose table must be rolled back before they run. ``fail`` records the error that the job fails
-    with.
+    whose table must be rolled back before they run. ``fail`` records the job's error.
     """
 
     def __init__(
@@ -64,8 +63,7 @@ class QueryReports:
 
         Queries that are being started again are left out, because the end of their last run would
         release their present claims. So are queries whose table must be rolled back first. If the
-        driver is killed before the rollback, these queries have not started, and the next driver
-        restores them again.
+        driver is killed before that, these have not started, and the next driver restores them.
         """
         left = {*self._starting, *self._to_roll_back()}
         return [status_of(query) for query in self._queries() if query.name not in left]

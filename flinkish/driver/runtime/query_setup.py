@@ -205,9 +205,7 @@ class Preparer:
     def _continued(self, prepared: Prepared, saved: Mapping[int, StateSemantics]) -> Prepared:
         """Return a query that continues with the typed states of its checkpoint.
 
-        ``saved`` is the meaning of the state in the checkpoint, by ordinal. Raises ConsentNeeded if
-        settings on which the state depends have changed, and the errors of
-        :func:`.resolve_in_place`.
+        ``saved`` is the meaning of the state in the checkpoint, by ordinal.
         """
         if prepared.planned is None:
             return prepared

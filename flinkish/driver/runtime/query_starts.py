@@ -224,10 +224,7 @@ class QueryStarts:
 
     @contextmanager
     def _start_after_requests(self, name: str) -> Iterator[None]:
-        """Start a query inside the block, which is entered when no request is in flight.
-
-        Raises SystemExit if the job is over by then.
-        """
+        """Start a query inside the block, which is entered when no request is in flight."""
         with ExitStack() as starting:
             with self._gate.changed:
                 self._gate.settle()

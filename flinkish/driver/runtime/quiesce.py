@@ -46,8 +46,7 @@ def quiesce(
     and raises a FlinkishError to end the wait.
 
     Raises GivenUp if a batch still ran after ``timeout`` seconds, or the error of ``interrupted``.
-    The end has then been taken back for the queries that still ran; the caller restarts those that
-    ended.
+    The end is then taken back for queries that still ran; the caller restarts those that ended.
     """
     deadline = time.monotonic() + timeout
     for query in queries:

@@ -162,10 +162,7 @@ def _give_back(target: str) -> None:
 
 
 def _export_avro(context: Any, state: SavedState, target: str) -> int:
-    """Write one Avro file for each partition, and return the number of rows.
-
-    The files are moved to their final place when all of them exist.
-    """
+    """Write an Avro file per partition, in place once all exist; return the number of rows."""
     from flinkish.engine.errors import PERMANENT
     from flinkish.storage.directory import StorageDirectory
 

@@ -39,9 +39,8 @@ _INTEGERS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
 class Wire:
     """The wire form of a type.
 
-    ``schema`` is the wire schema of a value. ``from_python`` converts the values that fastavro
-    decoded to an Arrow array; it raises ValueError, TypeError or OverflowError if a value is not of
-    the type.
+    ``schema`` is the wire schema of a value. ``from_python`` converts what fastavro decoded to an
+    Arrow array; it raises ValueError, TypeError or OverflowError if a value is not of the type.
     """
 
     schema: Any

@@ -127,8 +127,7 @@ def spark_struct(schema: Any) -> Struct:
 
     If the ``spark.`` properties are lost, the result follows the Avro types alone.
 
-    Raises UnknownType if the schema is not a record, or has something that :func:`avro_schema`
-    never produces.
+    Raises UnknownType if the schema is no record, or not one that :func:`avro_schema` produces.
     """
     parsed = _parse(schema)
     if not isinstance(parsed, Struct):

@@ -109,8 +109,7 @@ def plan_operators(
 ) -> list[OperatorMigration]:
     """Plan what :func:`rewrite_state` does with the same parameters. Needs no Spark.
 
-    Raises CannotMigrate if the target state is not possible, and StateFormatError if the source is
-    damaged.
+    Raises CannotMigrate if the target state is not possible, StateFormatError for a damaged source.
     """
     alone = each or {}
     moves = [
@@ -235,8 +234,7 @@ def target_pins(target_state: TargetState, pins: Mapping[str, str]) -> dict[str,
     """Return the pins that change for a target state of all operators of a query. Pure.
 
     Pins override the session's settings at a restart (``OffsetSeqMetadata``), so they must describe
-    the new state. Canonical state changes neither the backend nor the codec: the pins keep those of
-    the old state.
+    the new state. Canonical state changes neither backend nor codec: the pins keep the old ones.
 
     ``pins`` are those of the old state.
     """

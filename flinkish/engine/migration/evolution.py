@@ -165,8 +165,7 @@ def resolve(
         Paths of added fields, and their value in existing rows, as ``pyarrow.array`` accepts it.
         Without a default, a nullable field becomes null, and any other field is a problem.
     recodes
-        Paths of the reader's binary fields whose values are rewritten, and the picklable function
-        that rewrites them.
+        Paths of the reader's binary fields, and the picklable functions that rewrite their values.
     check_nulls
         Allow a nullable field to become one that is not nullable; a null in the field is an error
         when the rows are converted.

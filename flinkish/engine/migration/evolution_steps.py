@@ -183,8 +183,7 @@ Step = Same | Cast | Recode | StructSteps | ListSteps | MapSteps
 def added(target: DataType, default: Any, count: int) -> Any:
     """Return the array of an added field.
 
-    ``default`` is as ``pyarrow.array`` accepts it. Raises CannotEvolve if it is not a value of the
-    type.
+    ``default`` is as ``pyarrow.array`` accepts it. Raises CannotEvolve if it is not of the type.
     """
     arrow = arrow_type(target)
     if default is None:

@@ -98,8 +98,7 @@ class FamilyMigration:
     ``value`` change the columns. None skips a step.
 
     Spark partitions by the columns ``partition_by`` of ``before.key``, or of ``after.key`` if
-    ``rehashed`` (the key's new columns decide the partition, so that rows move); () for a single
-    partition.
+    ``rehashed`` (the key's new columns decide, so that rows move); () for a single partition.
     """
 
     source: str

@@ -9,8 +9,7 @@ has the value's place (relative to the start of the row or array) and size::
     array  int64 n | nulls, 8 bytes for each 64 | n elements of 1, 2, 4 or 8 bytes | the rest
     map    int64 size of the keys | array of keys | array of values
 
-All places and sizes are checked before they are used, so that damage raises an error, and no read
-is outside the row.
+All places and sizes are checked before use: damage raises an error, and no read is outside the row.
 """
 
 from __future__ import annotations

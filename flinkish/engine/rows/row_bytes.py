@@ -270,10 +270,7 @@ def _variants(values: Any, null: Any) -> _Tail:
 
 
 def _list_of(values: Any, null: Any, entries: Any) -> tuple[Any, Any]:
-    """Return the sizes of lists, 0 for nulls, and their elements.
-
-    Elements that null lists cover are left out.
-    """
+    """Return the sizes of lists, 0 for nulls, and their elements without those under nulls."""
     if not len(values):
         return np.zeros(0, np.int64), entries.slice(0, 0)
     places = np.frombuffer(values.buffers()[1], np.int32)

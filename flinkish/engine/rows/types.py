@@ -4,9 +4,8 @@ State schema files have the JSON of Spark's ``StructType``. Some types with the 
 are one type here: char, varchar and collated strings are strings, geometry and geography are
 binaries, and a user-defined type is its ``sqlType``.
 
-In the conversion back to that JSON, properties that these types do not keep get Spark's defaults:
-collections may contain nulls, intervals have all their fields, a time has microseconds, strings
-have no collation.
+In conversion back to that JSON, properties that these types lose get Spark's defaults: collections
+may contain nulls, intervals have all fields, a time has microseconds, strings have no collation.
 """
 
 from __future__ import annotations

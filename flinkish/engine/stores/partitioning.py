@@ -1,8 +1,7 @@
 """The columns of a state key by which Spark assigns the rows of each operator to partitions.
 
-Spark puts a row into partition ``pmod(Murmur3Hash(grouping key), n)``
-(``StatefulOperatorPartitioning``). Which columns of a state key are the grouping key depends on the
-kind of the key:
+A row's partition is ``pmod(Murmur3Hash(grouping key), n)`` (``StatefulOperatorPartitioning``).
+Which columns of a state key are the grouping key depends on its kind:
 
 - keys with a prefix scan (session windows, map state, timers by key): the prefix;
 - keys with a range scan (timers by time, time to live): the columns that are not ordering columns.

@@ -1,9 +1,8 @@
 """The rows of a RocksDB state store (Spark's ``RocksDBStateStoreProvider``).
 
-The snapshot (the archive and the shared files that it names) is opened in a temporary directory,
-later changelogs are replayed into that copy, and its rows are iterated. Memory is bounded for any
-size of state. The rows are those of RocksDB: if the store has column families, a key starts with
-its family's id.
+The snapshot (the archive and its shared files) is opened in a temporary directory, later changelogs
+are replayed into that copy, and its rows are iterated. Memory is bounded for any size of state. The
+rows are those of RocksDB: with column families, a key starts with its family's id.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class RocksDBRows:
 def open_rocksdb_store(files: StoreFiles, together: int = 1) -> Iterator[RocksDBRows]:
     """Open ``files.version`` of a store; remove the temporary directory at the end of the block.
 
-    ``together`` is the number of stores that are open at once, because they share a limit of open
-    files.
+    ``together`` is the number of stores open at once, which share a limit of open files.
 
     Raises StateFormatError if a file is damaged, or missing (MissingStateFile), and StorageError if
     the machine refuses an operation.
@@ -292,10 +290,7 @@ def _bring(files: StoreFiles, path: str, target: str, size: int) -> None:
 
 
 def _write_file(target: str, source: Any, most: int) -> int:
-    """Copy a file up to ``most`` bytes, and one byte more if it is larger.
-
-    Returns the number of bytes written.
-    """
+    """Copy up to ``most`` bytes, one more of a larger file, and return the number written."""
     left = most + 1
     with open(target, "xb") as file:
         while left and (data := source.read(min(left, 1 << 20))):

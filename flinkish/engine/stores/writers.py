@@ -9,8 +9,7 @@ snappy-java's ``SnappyOutputStream`` with blocks of 32 KiB, compress-lzf's ``LZF
 chunks of 65,535 bytes, and a zstd frame of level 1 that is flushed before its end. The bytes in a
 block depend on the compressor's version. Compared with Spark 4.3.0: lz4 and zstd give the same
 bytes, and so does snappy with pyarrow 19 (newer ones choose other matches in large blocks). LZF
-chunks are written uncompressed, because Python has no LZF compressor; every reader of the format
-accepts such chunks.
+chunks are written uncompressed, as Python has no LZF compressor; every reader accepts these.
 """
 
 from __future__ import annotations

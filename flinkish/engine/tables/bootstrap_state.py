@@ -76,9 +76,8 @@ def write_state(
     Raises
     ------
     NoSuchState, CannotMigrate
-        There is no single state of a given name, the DataFrames do not match the states, a state
-        that Spark reads with a given one is missing (see :func:`companions`), or the target state
-        is not possible.
+        No single state has a given name, the DataFrames do not match the states, a state that Spark
+        reads with a given one is missing (:func:`companions`), or the target is impossible.
     StateFormatError
         A schema or snapshot of the template is damaged, missing or not supported.
     CannotEncode
@@ -257,8 +256,7 @@ def write_rows(
     Raises
     ------
     NoSuchState, CannotMigrate
-        There is no such state, the rows given for it do not fit its types, or its companions are
-        missing.
+        There is no such state, its rows do not fit its types, or its companions are missing.
     StateFormatError, CannotEncode, LostRows
         As for :func:`write_state`.
     """

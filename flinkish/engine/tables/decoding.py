@@ -8,8 +8,7 @@ The caller can give readers for columns of bytes. The conversion to JSON data lo
 - binaries are base64, day-time intervals are microseconds;
 - maps are lists of ``{"key", "value"}``: keys may have any type and are ordered.
 
-Spark's DataFrames, Parquet and JSON do not accept everything that a state schema may have. In a
-frame
+Spark's DataFrames, Parquet and JSON do not accept all that a state schema may have. In a frame
 
 - names that repeat in a struct (two ``sum``, also ``a`` and ``A``) are made unique: ``sum_2``;
 - void is a string that is always null;
@@ -17,8 +16,7 @@ frame
   binaries, a year-month interval an integer of months;
 - strings and binaries are plain, without the schema's collation, length or coordinates.
 
-Every field is nullable. Positions are those of the state schema, so that the conversion back needs
-no names.
+Every field is nullable. Positions are the state schema's, so conversion back needs no names.
 """
 
 from __future__ import annotations
@@ -98,8 +96,7 @@ def decoded_array(
 ) -> Any:
     """Return the values of a table's column with their bytes decoded.
 
-    ``place`` names the files of the state, for errors. Raises StateFormatError if bytes cannot be
-    decoded.
+    ``place`` names the state's files, for errors. Raises StateFormatError for undecodable bytes.
     """
     for decoder in decoders:
         if decoder.path[0] == name:

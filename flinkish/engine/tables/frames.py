@@ -141,8 +141,7 @@ def find_table(
     If no name is given, this is the operator's only state besides Spark's own states.
 
     ``store`` may also name a family of a store with column families, or, for a join, ``left`` or
-    ``right`` for the buffered rows. Raises NoSuchState if there is no such state, or there are
-    several.
+    ``right`` for the buffered rows. Raises NoSuchState if no state or several match.
     """
     tables = state_tables(operator)
     matches = [table for table in tables if _is_named(table, store, family)]
@@ -184,10 +183,9 @@ def read_rows(
 ) -> Iterator[Any]:
     """Read the rows of a state in this process.
 
-    Yields a ``pyarrow.RecordBatch`` of :attr:`StateTable.schema` for each block of rows. ``store``
-    and ``family`` are as in :func:`find_table`. Raises NoSuchState, also for a missing partition,
-    and StateFormatError, possibly after some rows, if a file is damaged, missing or of an unknown
-    form.
+    Yields a ``pyarrow.RecordBatch`` of :attr:`StateTable.schema` for each block. ``store`` and
+    ``family`` are as in :func:`find_table`. Raises NoSuchState, also for a missing partition, and
+    StateFormatError, possibly after some rows, if a file is damaged, missing or of unknown form.
     """
     table = find_table(operator, store, family)
     chosen = range(operator.partitions) if partitions is None else tuple(partitions)

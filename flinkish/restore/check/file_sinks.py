@@ -90,10 +90,7 @@ def _written(entry: str) -> float | None:
 
 
 def _has_files(log: str, batches: Mapping[int, str], storage: Storage) -> bool:
-    """Return whether a log names any file: in its newest compact entry, or in an entry after that.
-
-    ``batches`` has the names of the log's entries by batch.
-    """
+    """Return whether a log names any file, in its newest compact entry or in entries after that."""
     for batch in sorted(batches, reverse=True):
         # The first line has the version of the log, and each further line names one file.
         head = storage.read_head(os.path.join(log, batches[batch]), _HEAD).strip()

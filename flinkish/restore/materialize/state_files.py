@@ -109,10 +109,8 @@ def move_state(files: Iterable[str], ordinal: int, shift: int) -> StateFiles:
 
 
 def _main(name: str) -> str:
-    """Return the name of the file to which a checksum file of Spark belongs.
-
-    The checksum file contains no name, so it moves along unchanged.
-    """
+    """Return the name of the file to which a checksum file of Spark belongs."""
+    # The checksum file contains no name, so it moves along unchanged.
     return name.removesuffix(_SIDECAR)
 
 
@@ -158,8 +156,7 @@ def short_codec(codec: str | None) -> str:
 def empty_snapshot(codec: str | None) -> bytes:
     """Return a snapshot of an HDFS-backed store without rows.
 
-    Without ``codec``, the codec is Spark's default. Raises Incompatible for a codec that is not
-    Spark's.
+    Without ``codec``, Spark's default is used. Raises Incompatible for a codec that Spark lacks.
     """
     content = _SNAPSHOTS.get(short_codec(codec))
     if content is None:

@@ -1,8 +1,7 @@
 """Both sides of a restore as plain data: the contents of a savepoint, and the starting queries.
 
-The key of a saved query is its name; None is the key of the one query of a plain Spark checkpoint,
-which has no name. Operator ids are 32 hex digits, and None in checkpoints that flinkish never
-managed.
+The key of a saved query is its name; None is that of the one query of a plain Spark checkpoint,
+without a name. Operator ids are 32 hex digits; None in checkpoints that flinkish never managed.
 """
 
 from __future__ import annotations
@@ -26,11 +25,9 @@ class SavedOperator(OperatorRecord):
     Attributes
     ----------
     rewritten
-        Why the engine rewrites the state; empty if it does not. The stores in ``state`` are those
-        after the rewrite.
+        Why the engine rewrites the state, or empty; ``state`` has the stores after the rewrite.
     regrouped
-        Whether the rewrite also regroups the rows, so that their columns cannot change in the same
-        pass.
+        Whether the rewrite also regroups the rows, so that columns cannot change in the same pass.
     """
 
     query: QueryKey
@@ -134,8 +131,7 @@ class NewSink:
     ----------
     format, path
         The format is a short name; if the program gives none, it is the session's default. The path
-        is a URL or an absolute local path. For a table, both are those that its catalog has, if
-        any.
+        is a URL or an absolute local path. For a table, both are its catalog's, if any.
     output_mode
         None if the program does not set it.
     problem
@@ -165,11 +161,9 @@ class NewQuery:
     modules
         The modules whose classes a snapshot of typed state may name.
     checkpoint
-        The checkpoint location that the program gives for the query or the session; None without
-        one.
+        The checkpoint location that the program gives the query or the session, or None.
     session
-        The session that starts it, for looking up tables and brokers; the planner only passes it
-        on.
+        The session that starts it, to look up tables and brokers; the planner only passes it on.
     """
 
     name: str

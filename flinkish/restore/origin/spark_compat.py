@@ -48,9 +48,8 @@ def fit_query(
 ) -> tuple[SavedQueryFacts, SparkFit]:
     """Return a saved query as it will be after the rewrite, and the rewrite.
 
-    Spark rejects an offset log that pins a value that it does not know, even if the query has no
-    operator that uses the setting. So the log's pin alone decides whether the format of joins
-    changes.
+    Spark rejects an offset log that pins an unknown value, even if the query has no operator that
+    uses the setting. So the log's pin alone decides whether the format of joins changes.
 
     ``needed`` are the rewrites that the version matrix requires for any query of the savepoint,
     because operators of several queries may be merged into one, whose state has one format.

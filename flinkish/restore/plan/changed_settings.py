@@ -3,9 +3,8 @@
 Spark pins the settings of its state stores, not those of its expressions. So if a query whose key
 is an hour, ``date_format(ts, "yyyy-MM-dd HH")``, continues in another time zone, the same hour gets
 a different key than before, and is then in the state twice. A savepoint records the settings on
-which the expressions of each operator depend
-(:class:`~flinkish.operators.state_semantics.Dependence`); they are compared with those of the
-program that starts.
+which the expressions of each operator depend (:class:`~.state_semantics.Dependence`); they are
+compared with those of the program that starts.
 """
 
 from __future__ import annotations

@@ -286,8 +286,7 @@ def refuse(
 ) -> Incompatible | None:
     """Return the refusal of plans that cannot be executed, or None.
 
-    ``executors`` are the verdicts of :data:`~flinkish.restore.plan.judging.FOR_THE_ENGINE` that can
-    be executed.
+    ``executors`` are the verdicts of :data:`FOR_THE_ENGINE` that can be executed.
     """
     stuck = [plan for plan in plans if not plan.executable(executors)]
     if not stuck:

@@ -128,8 +128,7 @@ class Taken:
     operators, sources
         The query and the ordinal of each operator, the query and the entry of each source.
     continued
-        The saved queries that a query of the job continues. A plain checkpoint's query may continue
-        under any name.
+        The saved queries that the job's queries continue; a plain checkpoint's under any name.
     """
 
     queries: frozenset[QueryKey] = frozenset()
@@ -255,8 +254,7 @@ class LostOrigin:
     why
         What is wrong with it.
     names
-        The queries of the origin that the job had not started; None if a query of any name may be
-        one of them.
+        The origin's queries that the job had not started; None if any query may be one of them.
     """
 
     job_id: str

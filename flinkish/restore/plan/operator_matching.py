@@ -10,10 +10,9 @@ compared, see :mod:`flinkish.operators.identity`:
    must look up every id.
 
 An id that comes from a uid is looked for in the query of the same name, then in the job's other
-queries, because state follows its uid. A generated id is an operator's place in its own query, so
-it is looked for only there, and the saved operator must be of the same kind. A saved query without
-ids (a plain Spark checkpoint) is matched by position, as in Spark, if its operators are those of
-the program.
+queries, as state follows its uid. A generated id is an operator's place in its own query, so it is
+looked for only there, and the saved operator must be of the same kind. A saved query without ids (a
+plain Spark checkpoint) is matched by position, as in Spark, if its operators are the program's.
 """
 
 from __future__ import annotations
@@ -99,8 +98,6 @@ class _Index:
         """Return the operator that ``--uid-map`` names.
 
         The name is a uid, else an operator id, else ``QUERY/`` and a uid, an id or an ordinal.
-
-        Raises UsageError if the name fits several operators.
         """
         matches = named_operators(self._own, old) or named_operators(self._others, old)
         if len(matches) > 1:

@@ -42,8 +42,7 @@ _NAMES = {
 def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
     """Return the provider to write canonical state for, if the savepoint pins another one.
 
-    It is the session's state store provider, as for a new query. A provider that is not Spark's own
-    is ignored.
+    It is the session's state store provider, as for a new query, unless that is not Spark's own.
     """
     asked = settings.get(PIN_PROVIDER)
     if asked is None or _short(asked) == _short(pins.get(PIN_PROVIDER, "")):

@@ -36,8 +36,7 @@ class PlanningSettings:
     executors
         The verdicts that the state-migration engine can carry out.
     migrates_lazily
-        Whether values of typed state are rewritten when the program updates them, not during the
-        restore.
+        Whether typed values are rewritten when the program updates them, not during the restore.
     spark
         The version of the Spark that restores; empty if it does not matter.
     """
@@ -63,8 +62,7 @@ class QueryRestore:
     writes
         ``format``, ``path`` and ``table`` of its sink, as far as the program gives them.
     history
-        How its history batches continue; None if it starts empty, or is refused before that is
-        decided.
+        How its history batches continue; None if it starts empty, or is refused before that.
     """
 
     name: str

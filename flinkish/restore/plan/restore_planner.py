@@ -362,10 +362,7 @@ class RestorePlanner:
     def _written_again(
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
     ) -> Check | None:
-        """Return what a sink gets again, without the planned batch of a running job.
-
-        Such a job commits that batch before it ends.
-        """
+        """Return what a sink gets again, without the batch that a running job still commits."""
         runs: list[OtherRun] = []
         if plan.own and not offer.live and sink_connector(new.sink.format).repeats_batches:
             runs += self._environment.other_runs(offer.query_id)
@@ -406,8 +403,7 @@ class RestorePlanner:
     def restore_plan(self, *, complete: bool) -> RestorePlan:
         """Return the plan so far.
 
-        ``complete`` says that the program has started all its queries, so that non-restored state
-        counts.
+        With ``complete`` the program has started all its queries, so non-restored state counts.
         """
         left = self._left_behind() if complete else NonRestored()
         plan = restore_plan(self.queries, left, self.options, self.settings.executors)

@@ -4,11 +4,10 @@ Spark compares only the types of a state's columns (``StateSchemaCompatibilityCh
 ``equalsIgnoreNameAndCompatibleNullability``, of the new schema and the stored one), so if two
 columns of one type are exchanged, each silently takes the other's values. Here columns are compared
 by name: that of the column, or of the aggregate whose buffer it is.
-:class:`~flinkish.operators.state_semantics.StateSemantics` has these names. Without it (checkpoints
-that flinkish did not write) only the names in the state schema are known, where a sum is ``sum``,
-and a join's key is ``field0``. An exchange of two sums, or the sum of another column, cannot be
-seen in that schema. The verdict is then positive, and a change ``meaning-unknown`` says what was
-not compared.
+:class:`~.state_semantics.StateSemantics` has these names. Without it (checkpoints that flinkish did
+not write) only the names in the state schema are known, where a sum is ``sum``, and a join's key is
+``field0``. An exchange of two sums, or the sum of another column, cannot be seen in that schema.
+The verdict is then positive, and a change ``meaning-unknown`` says what was not compared.
 
 The rules follow Flink's serializer snapshots:
 

@@ -4,9 +4,8 @@ A source is matched by its uid, in any query of the job. Otherwise it is matched
 in the saved queries that gave the state that the source feeds, or if there are none, in the query
 that continues. A source's name in Spark (``readStream.name``) belongs to its query: it is searched
 for in the query that continues, or if there is none, in those that gave the state. The remaining
-sources of the query that continues are paired in order, as in Spark, so that a path may change. A
-new source starts without a saved position. So does a source that ``--reset-source`` names, even if
-it was paired.
+sources of that query are paired in order, as in Spark, so that a path may change. A new source
+starts without a saved position. So does one that ``--reset-source`` names, even if it was paired.
 """
 
 from __future__ import annotations
@@ -211,8 +210,7 @@ def check_inputs(
 ) -> None:
     """Refuse a join whose inputs are exchanged (Incompatible).
 
-    Its state holds the rows of each side. Spark does not notice the exchange if their columns are
-    alike.
+    Its state holds each side's rows. Spark does not notice the exchange if their columns are alike.
     """
     # Reset sources count too: the state still holds the rows of their input.
     paired = matches.matched

@@ -7,8 +7,7 @@ name is the same if it is computed from the same expression.
 Joins of state format 4 store waiting rows by event time, which is compared too
 (``SymmetricHashJoinStateManagerV4``). By this time Spark removes rows and, where a join key is the
 event time, finds them. A join key with a watermark is also a column of the rows, so their schema
-shows it. A row without an event time is stored by a number below 1024, and every watermark is above
-that.
+shows it. A row without an event time is stored by a number below 1024, below every watermark.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ class StateColumn:
     whole
         What the column is a part of, for messages: the aggregate of a buffer.
     initial
-        The value with which a buffer of the program begins; None where there is none, or it is not
-        known.
+        The value with which a buffer of the program begins; None if there is none or it is unknown.
     event_time
         Whether it has a watermark.
     """

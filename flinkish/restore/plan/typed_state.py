@@ -66,8 +66,7 @@ def resolve_typed_states(
 ) -> TypedStates:
     """Resolve the typed states of a saved operator with the serializers of the program's operator.
 
-    Raises Corrupt, with the names of state, operator and class, if the snapshot of a serializer is
-    damaged.
+    Raises Corrupt, which names state, operator and class, if a serializer's snapshot is damaged.
     """
     saved = taken.facts.meaning.serializers if taken.facts.meaning is not None else {}
     there = {

@@ -42,8 +42,7 @@ class CatalogEntry:
 
     ``opened`` is set if its whole ``_metadata`` was requested. ``written`` is when its
     ``_metadata`` was written, by the storage's clock, read only if the recorded time is in the
-    future. ``leads_to`` is the location of the savepoint itself if ``path`` is a link to it, or
-    another mount of it.
+    future. ``leads_to`` is the savepoint's own location if ``path`` is a link or another mount.
     """
 
     path: str
@@ -237,8 +236,7 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
 def find_damage(entry: CatalogEntry, level: str) -> FlinkishError | None:
     """Return what is wrong with a savepoint, or None; ``level`` is that of :func:`check_files`.
 
-    If the check itself fails, its error is returned, and it is unknown whether the savepoint is
-    intact.
+    If the check itself fails, its error is returned; the savepoint may be intact.
     """
     path = entry.path
 

@@ -1,10 +1,9 @@
 """The file of a lease: its content, and which parts of it are trusted.
 
-Anyone who can write into a directory of savepoints can write such a file. Therefore only the file's
-name identifies it. It is read with a size limit, and only if it is a regular file. Every field must
-have its type and range. The clock of another host may be wrong: a time in the future is replaced by
-the file's time (by 0 if that is in the future, too), and so is a time of refresh that is older than
-the file's.
+Anyone who can write into a directory of savepoints can write such a file. So only the file's name
+identifies it. It is read with a size limit, and only if it is a regular file. Every field must have
+its type and range. The clock of another host may be wrong: a time in the future is replaced by the
+file's time (by 0 if that is in the future), and so is a refresh time that is older than the file's.
 """
 
 from __future__ import annotations

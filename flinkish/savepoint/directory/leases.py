@@ -10,10 +10,9 @@ read-after-write consistency, which local disks, HDFS and S3 have.
 
 A lease is stale (:meth:`LeaseRecord.is_stale`) if it has not been refreshed for :data:`STALE`
 seconds, or if it is of this host and its process is gone. The next process that finds it removes it
-by its file name. The content of a lease is checked, see
-:mod:`flinkish.savepoint.directory.lease_files`. An unreadable lease, unless it is a
-rewrite's, locks until its file is :data:`STALE` seconds old; a file without a lease's name never
-locks.
+by its file name. The content of a lease is checked, see :mod:`.lease_files`. An unreadable lease,
+unless it is a rewrite's, locks until its file is :data:`STALE` seconds old; a file without a
+lease's name never locks.
 """
 
 from __future__ import annotations

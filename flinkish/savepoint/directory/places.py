@@ -48,8 +48,7 @@ def credible_time(created: float, written: float | None, now: float) -> float | 
 
     ``created`` is from its metadata, by the clock of the host that took it; a copy keeps this time.
     If it is in the future, that clock is wrong, and ``written`` is used: the time of ``_metadata``
-    by the clock of the storage. Returns None if ``written`` is then unknown, or is in the future,
-    too.
+    by the clock of the storage. Returns None if ``written`` is then unknown or in the future.
     """
     return next(
         (each for each in (created, written) if each is not None and not is_future(each, now)), None

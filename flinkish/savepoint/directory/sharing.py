@@ -112,9 +112,8 @@ def _unpacked(data: bytes) -> bytes:
 def users_of(holder: str) -> dict[str, float]:
     """Return the names of all savepoints with a list in ``holder``, and when each list was written.
 
-    Times are in seconds since the epoch. The time is 0.0 for a list that has been removed since the
-    listing, or is a dangling link; then the user's own ``_metadata`` decides whether it still
-    counts.
+    Times are in seconds since the epoch. The time is 0.0 for a list removed since the listing, or a
+    dangling link; then the user's own ``_metadata`` decides whether it still counts.
     """
     listing = storage.list_directory(storage.join(holder, DIRECTORY))
     return {name: _written(listing, name) for name in listing.files}
@@ -217,8 +216,7 @@ class Space:
 def measure(savepoint: OpenSavepoint) -> Space:
     """Measure all files of ``savepoint``; those that are missing in its directory count as own.
 
-    Local files take one ``stat`` each. Raises Corrupt if the metadata or a reference list is
-    damaged.
+    Local files take one ``stat`` each. Raises Corrupt for damaged metadata or reference lists.
     """
     users = live_users(savepoint.path, time.time())
     used = {p for user in users for p in read_references(savepoint.path, user)}

@@ -89,8 +89,7 @@ def open_savepoint(path: str) -> OpenSavepoint:
     """Open the savepoint at ``path`` (directory or ``_metadata`` file, path or URL).
 
     The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`. A link is
-    followed, since savepoints that hold files of this one, or use its files, are beside the target
-    of the link.
+    followed, since savepoints that hold or use files of this one are beside the target of the link.
 
     Raises SavepointNotFound, Corrupt, UnsupportedFormat for a newer version or an unknown required
     feature, and StorageError.

@@ -92,8 +92,7 @@ def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
 def query_from_avro(record: Mapping[str, Any]) -> QueryRecord:
     """Convert an Avro record into a query.
 
-    Raises Damaged if a value is out of range or not of its form; for the schema of a state, another
-    ValueError.
+    Raises Damaged for a value out of range or malformed; for a state's schema, another ValueError.
     """
     _in_range(record, "batch_id", 0, limits.MAX_BATCH)
     _in_range(record, "planned_batch", 0, limits.MAX_BATCH)

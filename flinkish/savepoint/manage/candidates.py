@@ -85,8 +85,7 @@ def generations(
 def _has_all_queries(header: Header) -> bool:
     """Return whether a savepoint has all queries of its job, if that is known.
 
-    It is not known for a savepoint of checkpoints without a job, which has the queries that the
-    user named.
+    It is unknown for a savepoint without a job, which has the queries that the user named.
     """
     pending = any(each.pending for each in header.job.left_out)
     return header.job.complete and not pending and header.trigger != TRIGGER_OFFLINE

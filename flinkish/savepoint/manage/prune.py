@@ -410,10 +410,7 @@ def _same(target: str, location: str) -> bool:
 def _with_names(
     outcome: GarbageOutcome, dry_run: bool, names: bool, before: set[str]
 ) -> GarbageOutcome:
-    """Remove the garbage, or plan its removal in a dry run; return the outcome with the locations.
-
-    ``before``: see :func:`_carry_out`.
-    """
+    """Remove the garbage, or plan it in a dry run; ``before`` is that of :func:`_carry_out`."""
     gone: list[str] = []
     if not dry_run:
         return replace(_remove(outcome, gone.append if names else None), gone=tuple(gone))

@@ -29,9 +29,8 @@ from flinkish.savepoint.state.state_directories import saved_directory
 class PlannedRewrite:
     """The planned rewrite of one operator's state.
 
-    ``partitions`` and ``backend`` are the values before and after. ``shuffle`` is why rows
-    go through a Spark shuffle, None if they do not. ``changes`` has one line for each changed
-    field of the values.
+    ``partitions`` and ``backend`` are the values before and after. ``shuffle`` is why rows go
+    through a Spark shuffle, or None. ``changes`` has one line for each changed field.
     """
 
     query: str

@@ -79,10 +79,7 @@ class SavedDirectory:
 
 
 def _open_recorded(location: str, path: str, recorded: RecordedFile) -> BinaryIO:
-    """Open a file and compare it with its record; the caller then reads the bytes compared.
-
-    A file on remote storage is fetched for this purpose, into memory or a temporary file.
-    """
+    """Open a file and compare it with its record; the caller then reads the bytes compared."""
     file = storage.open_file(location)
     try:
         if storage.is_local(location):

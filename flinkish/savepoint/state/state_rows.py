@@ -118,8 +118,7 @@ def typed_table(
 
     A column of bytes that only the program can read stays as it is. ``kind`` is Spark's name for
     the operator; ``operator`` is its uid, for errors; ``serializers`` are the savepoint's snapshots
-    (:class:`~flinkish.operators.state_semantics.StateSemantics`). Raises Corrupt if a snapshot is
-    damaged.
+    (:class:`~.state_semantics.StateSemantics`). Raises Corrupt if a snapshot is damaged.
     """
     return replace(table, decoders=tuple(_decoders(table, kind, serializers, operator)))
 

@@ -186,11 +186,7 @@ class QueryFiles:
         )
 
     def _read_cut(self, query: QuerySource) -> Cut:
-        """Wait for the query's first commit and read its cut.
-
-        Raises the errors of ``read_cut`` (NoCommittedBatch also at the deadline), and Corrupt if an
-        operator's state is missing.
-        """
+        """Wait for the query's first commit, until the deadline, and read its cut."""
         waiting = False
         while True:
             try:
