@@ -38,7 +38,7 @@ MEANINGS = {
     130: "interrupted (SIGINT)",
     143: "terminated (SIGTERM)",
 }
-#: Options and exit codes that every command has: stated once, above the table.
+#: Options and exit codes that every command has, left out of the table of commands.
 COMMON_OPTIONS = ("dynamic", "json_output", "quiet", "debug")
 COMMON_CODES = frozenset({0, 1, 2, 16, 130, 143})
 

@@ -96,6 +96,8 @@ def parse_moment(text: str, now: float) -> float:
             day, hour = f"{here:%Y-%m-%d}", time_of_day[1].zfill(2)
             moment = datetime.fromisoformat(f"{day}T{hour}{time_of_day[2]}")
             return (moment - timedelta(days=moment > here)).timestamp()
+        if re.fullmatch(r"\d{4}-\d\d-\d\d[+-]\d\d:\d\d", word, re.ASCII):
+            word = f"{word[:10]}T00:00{word[10:]}"  # Python takes the sign for a separator
         if re.match(r"\d{4}-", word, re.ASCII):
             return datetime.fromisoformat(word).timestamp()
         if re.fullmatch(r"\d{8}", word, re.ASCII):  # meant as a date, not as so many seconds
@@ -165,7 +167,7 @@ def _check_plain_path(text: str) -> None:
         raise InvalidConfiguration(
             f"the registry's value {what}",
             hint="write postgresql://USER@HOST:PORT/DATABASE, sqlite:////absolute/path, or a "
-            "path (./NAME for a file with such a name)",
+            "printable path (./NAME for a file with such a name)",
         )
 
 
@@ -202,7 +204,7 @@ def normal_value(key: Key, value: str, base: str) -> str:
 
 
 def _path(text: str, base: str) -> str:
-    """Return a URL unchanged and a path absolute; refuse a URL without a host or bucket."""
+    """Return a URL unchanged and a path absolute; refuse a URL that lacks its slashes."""
     if "://" in text or text.startswith(("file:", "local:")):
         return text
     if (scheme := _SCHEME.match(text)) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _HEAD = "Traceback (most recent call last):"
-#: What Python puts before each line of the traceback of an exception in a group.
+#: The characters that Python puts before the lines of a traceback of an exception in a group.
 _IN_GROUP = " |+"
 #: The line of an exception: a dotted class name, then its message.
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*|$)")
@@ -57,6 +57,7 @@ def without_plan(text: str, cause: str = "\nCaused by: ") -> str:
     if not separator:
         return text
     _, caused, root = rest.rpartition(cause)
+    root = root.partition("\n\tat ")[0]
     return head.rstrip() + (caused + root if caused else "")
 
 

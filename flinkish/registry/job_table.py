@@ -277,16 +277,14 @@ class JobTable(Purging):
 
         self._database.write(work)
 
-    def rename(self, job_id: str, name: str) -> None:
-        """Give a job another name, which no other unfinished job may have.
-
-        Raises JobNotFound and NameTaken.
-        """
+    def rename(self, job_id: str, name: str, *, unique: bool) -> None:
+        """Rename a job; raise NameTaken if ``unique`` and another unfinished job has the name."""
 
         def work(tx: Transaction) -> None:
             self._database.serialize(tx)
             job = locked(tx, job_id)
-            refuse_taken(tx, name, job.job_id)
+            if unique:
+                refuse_taken(tx, name, job.job_id)
             set_fields(tx, job.job_id, {"name": name})
 
         self._database.write(work)

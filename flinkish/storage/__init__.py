@@ -339,8 +339,8 @@ def in_flight(
     """Yield ``map(function, items)`` in order; run calls concurrently if ``location`` is remote.
 
     Both the number of concurrent calls (``execution.savepoint.transfers``) and the memory are
-    bounded. When a call fails, no further call starts, the running ones are awaited, and the error
-    is raised. ``batch`` is the number of requests that each call itself has in flight.
+    bounded. A failed call's error is raised in its turn, once the running calls have ended; further
+    calls may start until then. ``batch`` is the number of requests that each call has in flight.
     """
     if is_local(location):
         yield from map(function, items)

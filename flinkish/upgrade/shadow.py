@@ -102,7 +102,8 @@ class ShadowUpgrade(Execution):
             self._wait_for_old()
             self._save(old_savepoint=path)
         shadow = self._successor()
-        self._registry.rename(shadow.job_id, self.upgrade.name)
+        # Several jobs may have a name that no user gave.
+        self._registry.rename(shadow.job_id, self.upgrade.name, unique=old.has_given_name)
         self._done()
 
     def _successor(self) -> JobRecord:

@@ -6,10 +6,18 @@ import traceback
 
 import pytest
 
-from flinkish.launch.tracebacks import last_traceback
+from flinkish.launch.tracebacks import last_traceback, without_plan
 
 HEAD = "Traceback (most recent call last):"
 FRAME = ['  File "/jobs/app.py", line 1, in <module>', "    main()"]
+
+
+def test_the_root_cause_is_kept_without_its_frames() -> None:
+    root = "\nCaused by: java.lang.ArithmeticException: / by zero"
+    frames = "\n\tat org.apache.spark.X.run(X.scala:1)\n\t... 12 more"
+    for what in ("JVM stacktrace:", "=== Streaming Query ==="):
+        text = f"Job aborted.\n\n{what}\norg.apache.spark.SparkException{frames}{root}{frames}"
+        assert without_plan(text) == f"Job aborted.{root}"
 
 
 def lines_of(error: BaseException) -> list[str]:

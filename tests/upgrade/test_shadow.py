@@ -70,6 +70,17 @@ def test_both_run_until_it_is_promoted(cli: Command, context: Context) -> None:
         find_shadow(context, found)
 
 
+def test_a_name_that_no_user_gave_keeps_no_shadow_from_it(cli: Command, context: Context) -> None:
+    job, other = (context.writable_registry.job(cli.start("saving")) for _ in range(2))
+    assert job.name == other.name
+    unnamed = replace(shadow(cli, context), job_id=job.job_id, name=job.name, launch=job.launch)
+    done = begun(context, unnamed, ShadowUpgrade).run()
+    after = promote(context, ID).run()
+    assert after.state is UpgradeState.UPGRADED, after.failure
+    assert context.registry.job(str(done.new_job_id)).name == job.name
+    assert state(context, other.job_id) is JobState.RUNNING
+
+
 def test_it_is_abandoned(cli: Command, context: Context) -> None:
     done = shadowing(cli, context)
     after = rollback(context, ID).run()

@@ -167,6 +167,8 @@ def tell(out: Output, outcome: JobOutcome) -> None:
     for warning in outcome.warnings:
         out.warning(f"job {outcome.who}: {warning}")
     newest = _since(outcome.newest)
+    if outcome.savepoint is not None:
+        newest = f"its savepoint is {to_uri(outcome.savepoint.path)}"
     if outcome.error is not None:
         complain(out, f"error: job {outcome.who}: {outcome.error.message}; {newest}")
     elif outcome.skipped is not None:

@@ -21,7 +21,7 @@ class UpgradeDocument(TypedDict):
     created: Time
     ended: Time | None
     savepoint: Annotated[str | None, "what the new program continues from"]
-    old_savepoint: Annotated[str | None, "what the old job was stopped with for its shadow"]
+    old_savepoint: Annotated[str | None, "what the old job was stopped with on promotion"]
     new_job_id: str | None
     old_again_id: Annotated[str | None, "the job of the old program after a rollback"]
     failure: Mapping[str, Any] | None

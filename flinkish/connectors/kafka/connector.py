@@ -73,7 +73,7 @@ class KafkaAnswer(SourceAnswer):
 
     def _not_asked(self) -> Iterable[Finding]:
         if self.broker.topics is None and self.broker.why:
-            text = f"broker not asked: {self.broker.why}"
+            text = f"no answer from the broker: {self.broker.why}"
             yield Finding("broker-not-asked", RestoreOutcome.NOTE, text)
 
 

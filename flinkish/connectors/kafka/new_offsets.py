@@ -42,7 +42,8 @@ def kafka_offsets(
     """Return the offsets to which a Kafka source is moved, or why it cannot be moved.
 
     A target of explicit offsets changes only the partitions that it names; the others keep their
-    saved offsets. Every other target is for exactly the partitions that the source reads.
+    saved offsets. Every other target has exactly the partitions that the source reads, and drops
+    the offsets of the others.
 
     ``answer`` includes the offsets at the time of ``target``, if ``target`` has a time.
     """
@@ -64,8 +65,8 @@ def kafka_offsets(
     elif topics is None or (target.how == "timestamp" and answer.at is None):
         return _needs_broker(f"where {target.describe()} is", answer)
     elif not read:
-        text = "cannot be moved: the broker has none of the topics that it reads"
-        return Unresolved("set-offsets-topic", text, "create the topics first")
+        text = "cannot be moved: the broker has none of the partitions that it reads"
+        return Unresolved("set-offsets-topic", text, "create them first")
     else:
         after = {place: _at(target, place, each, answer) for place, each in read.items()}
     moves = [_move(place, saved.get(place), at, has.get(place)) for place, at in after.items()]
@@ -93,12 +94,8 @@ def _given(
     strange = [p for p in places if (p not in read if is_answered else not reading.reads(*p))]
     if strange:
         names = _names(strange)
-        there = (
-            "does not read it, or the broker does not have it"
-            if is_answered
-            else "does not read it"
-        )
-        text = f"cannot be moved in {names}: it {there}"
+        there = "not read by it, or not on the broker" if is_answered else "not read by it"
+        text = f"cannot be moved in {names}: {there}"
         return Unresolved("set-offsets-topic", text, "use partitions that it reads")
     if not is_answered and min(places.values()) < 0:
         return _needs_broker("what -2 (earliest) and -1 (latest) are", answer)
@@ -122,8 +119,8 @@ def _needs_broker(what: str, answer: BrokerAnswer) -> Unresolved:
     why = f" ({answer.why})" if answer.why else ""
     return Unresolved(
         "set-offsets-broker",
-        f"cannot be moved: only the broker knows {what}, and it was not asked{why}",
-        f"omit {OFFLINE}, make sure that the broker answers, or give offsets in a file",
+        f"cannot be moved: only the broker knows {what}, and there is no answer from it{why}",
+        f"omit {OFFLINE}, make sure that the broker answers, or give offsets from 0 on in a file",
     )
 
 
@@ -198,7 +195,7 @@ def reset_cost(
         again += 0 if saved is None else max(0, saved - max(has.begin, start))
     said = [f"skips {rows_text(skipped)}" if skipped else ""]
     said += [f"reads {rows_text(again)} again" if again else ""]
-    cost = " and ".join(filter(None, said)) or "continues at its position"
+    cost = " and ".join(filter(None, said)) or "skips no row and repeats none"
     until = ", and skips what arrives before it runs" if word.lower() == "latest" else ""
     return f"it starts {begins}: it {cost}{until}"
 

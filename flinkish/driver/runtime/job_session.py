@@ -76,7 +76,8 @@ class JobSession:
             return
         self.ended_before_queries = True
         names = ", ".join(f"'{q.name}'" for q in running)
-        ended = f"the program ended while {names} ran: ending them (did it miss awaitTermination?)"
+        ended = f"the program ended, or stops Spark, while {names} ran: ending them (did it miss "
+        ended += "awaitTermination?)"
         log(ended if why is None else f"{why}: ending {names}")
         try:
             quiesce(running[0].gateway_jvm, [q.jsq for q in running], _END_GRACE)

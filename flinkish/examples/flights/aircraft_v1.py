@@ -1,8 +1,8 @@
 """How often does each aircraft leave New York, and how late? Running statistics, with typed state.
 
 The state of an aircraft is an object of a class that the program defines. flinkish keeps a snapshot
-of its serializer in every savepoint, so the next version of the program, ``aircraft_v2.py``, may
-have other fields.
+of the serializer in every savepoint, so that class may have other fields in the next version of the
+program, ``aircraft_v2.py``. Rows that the feed delivers twice count twice.
 
 Run it with ``flinkish run``, or with ``spark-submit`` and the option ``--checkpoint``::
 

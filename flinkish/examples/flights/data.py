@@ -7,7 +7,7 @@ feed:
 * one file per day of departure, in ``departures/``, whose modification time is the end of that
   day, so that Spark's file source reads the days in order;
 * every 50th row is delivered a second time, half of these repeats in the same day's file, half in
-  the next day's (at-least-once delivery), which is why the programs deduplicate;
+  the next day's (at-least-once delivery), which is why the programs of delays deduplicate;
 * after the last day comes one file with a single marker row, two days after the end of that day.
   This row moves the watermark past the last real window, which an append sink otherwise never sees
   closed. The marker's own window stays open and so never reaches the output.

@@ -115,10 +115,8 @@ def _why(runs: Sequence[OtherRun], batch: int, *, planned: bool) -> str:
             clauses.append(f"{what} and may have started {_count(last - max(run.since, batch))}")
         elif last > batch:
             committed = run.last_batch if run.last_batch is not None else batch
-            what = f"job {run.job_id} "
-            what += (
-                f"continued to batch {committed}" if committed > batch else "ended with that batch"
-            )
+            verb = "continued to" if committed > batch else "ended with"
+            what = f"job {run.job_id} {verb} batch {committed}"
             if last > committed:
                 what += f" and may have started batch {last}"
             clauses.append(what)

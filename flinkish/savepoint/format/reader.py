@@ -129,7 +129,7 @@ def _savepoints_below(directory: str) -> int:
 
 
 def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
-    """Check a savepoint's data files; raise Corrupt, with the first bad file and their number.
+    """Check a savepoint's data files; raise Corrupt, with the first bad file and how many are bad.
 
     ``quick`` checks that every file exists with its size; ``logs`` also compares the digests of
     logs, metadata and schemas, whose bytes decide what is read again and how; ``full`` those of
@@ -238,7 +238,7 @@ def _sizes(directory: str) -> dict[str, int]:
 
 
 def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
-    """Return the savepoint as JSON data, as ``flinkish savepoint show --json`` prints it."""
+    """Return the savepoint as JSON data; ``flinkish savepoint show --json`` adds to it."""
     header = savepoint.header
     return {
         "savepoint": {

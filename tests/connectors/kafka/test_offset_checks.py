@@ -165,7 +165,9 @@ def test_what_starting_afresh_costs() -> None:
         f"it starts at {given}: it skips up to 10 rows and reads up to 4 rows again"
     )
     there = topics(a=[(0, 5), (0, 2)], b=[(0, 7)]).topics or {}
-    assert reset_cost(reading, SAVED, there, "latest") == (f"{end}continues at its position{until}")
+    assert (
+        reset_cost(reading, SAVED, there, "latest") == f"{end}skips no row and repeats none{until}"
+    )
 
 
 def test_what_starting_at_the_end_skips_of_what_the_position_does_not_know() -> None:

@@ -65,7 +65,7 @@ def test_it_says_which_batches_and_why() -> None:
     alone = judge_repeats("q", "kafka", None, 7, [run(CANCELED, 7)], planned=False)
     assert alone is not None
     assert "of batch 8 is" in alone.text
-    assert "ended with that batch and may have started batch 8" in alone.text
+    assert "ended with batch 7 and may have started batch 8" in alone.text
 
 
 def test_it_says_that_a_job_went_back() -> None:

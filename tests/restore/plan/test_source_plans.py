@@ -199,7 +199,9 @@ def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
 def test_a_broker_that_was_not_asked_is_noted_once() -> None:
     (row,) = rows(kafka(), READ, facts=SourceFacts(said(BrokerAnswer(None, "--offline"))))
     assert (row.verdict, row.reason) == SAME
-    assert [each.text for each in row.checks] == ["source 'in': broker not asked: --offline"]
+    assert [each.text for each in row.checks] == [
+        "source 'in': no answer from the broker: --offline"
+    ]
     (unknown,) = rows(kafka(), READ)
     assert unknown.checks == ()
 
