@@ -3,7 +3,8 @@
 A checkpoint usually holds several batches and state versions; Spark writes the next and trims the
 oldest while flinkish reads. :func:`read_cut` lists the files of batch N and of state version N + 1
 (plus a planned, uncommitted batch N + 1, so that a restart replays the same range). Nothing is
-locked. If a file is trimmed meanwhile, :class:`FilesVanished` lets the caller take the newer batch.
+locked. If a file is trimmed in the meantime, :class:`FilesVanished` is raised, and the caller takes
+the newer batch.
 
 Why these files and no others: Spark reads ``offsets/<N-1>`` at restart and refuses to start without
 it. A source log entry later than the offsets makes the file source skip files. An interrupted batch
@@ -88,8 +89,9 @@ class CommittedBatch:
 class Cut(CommittedBatch):
     """A committed batch in a checkpoint, and the files it consists of.
 
-    ``planned_fault`` is not empty if the planned batch's offsets cannot be read: the cut leaves
-    them out, and Spark plans the batch again. ``files`` have posix paths relative to ``root``.
+    ``planned_fault`` is not empty if the offsets of the planned batch cannot be read: the cut then
+    leaves them out, and Spark plans the batch again. ``files`` have posix paths relative to
+    ``root``.
     """
 
     root: str
@@ -276,7 +278,10 @@ class _Reader:
         return entry
 
     def _planned(self) -> tuple[int | None, OffsetEntry | None]:
-        """Return batch N + 1, perhaps committed by now, and its offsets; damage is only noted."""
+        """Return batch N + 1, which may be committed by now, and its offsets if they are written.
+
+        Damage to the entry of batch N + 1 is only noted: batch N is whole without it.
+        """
         try:
             return self.batch + 1, self._offsets(self.batch + 1)
         except FileNotFoundError:

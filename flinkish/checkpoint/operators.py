@@ -85,7 +85,8 @@ class _Store:
 class _Partition:
     """One partition: the files of its stores at the version, or the error from reading them.
 
-    ``stores``: its stores' path prefixes and directories, by name; ``newest``: its newest version.
+    ``stores`` are its stores' path prefixes and directories by name; ``newest`` is its newest
+    version.
     """
 
     number: int
@@ -195,7 +196,8 @@ def _read_partition(
 ) -> _Partition:
     """List a partition's stores and choose their files; return an error instead of raising it.
 
-    The error matters only if the operator has a part in the version, which all partitions show.
+    Whether the error matters is known only after all partitions are read: the operator may have no
+    part in the version.
     """
     stores = _list_stores(directory, prefix, metadata, number)
     newest = max((f.version for store in stores for f in store.versions), default=0)

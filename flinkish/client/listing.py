@@ -21,8 +21,9 @@ class JobFilter:
     """Which jobs are wanted; all conditions must hold.
 
     ``states``: only jobs in these states; None means all. ``name``: only jobs whose name matches;
-    ``*`` and ``?`` are wildcards. ``since``: only jobs started at this time or later, in seconds
-    since the epoch. ``failed``: only jobs that ran, with a failure that nobody has acknowledged.
+    ``*`` and ``?`` are wildcards. ``since``: only jobs that were started at this time or later, in
+    seconds since the epoch. ``failed``: only jobs that ran and failed, and whose failure nobody has
+    acknowledged.
     """
 
     states: Collection[JobState] | None = None
@@ -87,8 +88,9 @@ def find_troubles(
 ) -> Troubles:
     """Find the jobs that do not run though they should.
 
-    ``jobs``: the jobs that run; those just found dead are reported elsewhere. ``pattern``: only
-    failed jobs whose name matches it. ``expected``: names of jobs that must run.
+    ``jobs``: the jobs that run; those of them that have just been found dead are reported
+    elsewhere. ``pattern``: only failed jobs whose name matches it. ``expected``: names of jobs that
+    must run.
     """
     listed = {job.job_id for job in jobs}
     running = {job.name for job in jobs if not job.state.is_final}
@@ -134,9 +136,10 @@ def _failed(context: Context, reference: str, failed: Sequence[JobRecord]) -> Jo
 class JobDescription:
     """A job and all that belongs to it, oldest first.
 
-    ``history``: its states; the last is its state now, even if a read-only registry could not
-    record it. ``restarts``: the recorded ones, with reasons. ``queries``: what its driver last
-    reported of each query. ``requests``: what was asked of it. ``upgrades``: those with this job.
+    ``history``: its states; the last one is its state now, even if a read-only registry could not
+    record it. ``restarts``: the recorded restarts, with their reasons. ``queries``: what its driver
+    last reported of each query. ``requests``: what was asked of it. ``upgrades``: the upgrades that
+    it was part of.
     """
 
     job: JobRecord

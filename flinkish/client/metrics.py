@@ -41,7 +41,8 @@ class Sample:
 class Metric:
     """A metric with its numbers.
 
-    ``name``: that in Prometheus, with the unit. ``samples``: the numbers, empty if none is known.
+    ``name``: its name in Prometheus, with its unit. ``samples``: its numbers; empty if none is
+    known.
     """
 
     name: str
@@ -96,8 +97,9 @@ def metrics_of(
 ) -> list[Metric]:
     """Return the metrics of what was read. Pure.
 
-    ``states``: those of all jobs. ``jobs``: the unfinished jobs. ``unacknowledged``: how many
-    failed jobs nobody has acknowledged. ``now``: seconds since the epoch, by the registry's clock.
+    ``states``: the states of all jobs. ``jobs``: the jobs that have not ended. ``unacknowledged``:
+    the number of failed jobs that nobody has acknowledged. ``now``: seconds since the epoch, by the
+    registry's clock.
     """
     return [
         *_of_registry(Counter(states), unacknowledged, now),
@@ -203,7 +205,10 @@ def _of_queries(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
 def _query_gauges(
     now: float,
 ) -> Sequence[tuple[str, str, Callable[[QueryStatus], float | None]]]:
-    """Return the gauges of a running query: name, help, and a function for the number."""
+    """Return the gauges of a running query: name, help, and a function that returns the number.
+
+    The number is None if it is unknown.
+    """
     return (
         (
             "last_batch_id",

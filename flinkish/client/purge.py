@@ -358,8 +358,9 @@ def _saving(
 ) -> Mapping[str, str]:
     """Return the jobs whose savepoint is being written, or may be, each with the reason.
 
-    The process that asks for a savepoint of an ended job writes it, as only its lease in the target
-    shows. Targets are known from earlier savepoints and the configuration.
+    A savepoint of an ended job is written by the process that asks for it, and only the lease of
+    that process in the target shows this. Targets are known from earlier savepoints and from the
+    configuration.
     """
     reasons: dict[str, str] = {}
     by_id = {facts.job.job_id: facts for facts in candidates}

@@ -29,7 +29,8 @@ LINK = "it is a link to another place"
 class Leftover:
     """The directory of a rehearsal.
 
-    ``written``: the last write there, in seconds since the epoch. ``stays``: why it is not removed.
+    ``written``: when something was last written there, in seconds since the epoch. ``stays``: why
+    it is not removed.
     """
 
     location: str
@@ -74,8 +75,9 @@ def find_leftovers(
 ) -> tuple[Leftover, ...]:
     """Return the directories of rehearsals, each with the reason why it stays if it does.
 
-    ``directories``: those of jobs' checkpoints. ``ended_before``: in seconds since the epoch; a
-    directory written to later stays. ``reporter``: told of directories that cannot be listed.
+    ``directories``: where the checkpoints of jobs are. ``ended_before``: in seconds since the
+    epoch; a directory that was written to later stays. ``reporter``: told of directories that
+    cannot be listed.
     """
     return tuple(
         leftover
@@ -103,8 +105,9 @@ def why_it_stays(
 ) -> str | None:
     """Return why the directory of a rehearsal is kept; None if nobody needs it. Pure.
 
-    ``leases``: those in the directory. Without a lease, the rehearsal's driver may be about to
-    start or to end, unless the directory is old. ``written``: the last write there.
+    ``leases``: the leases in the directory. Without a lease, the rehearsal's driver may be about to
+    start or to end, unless the directory is old. ``written``: when something was last written
+    there.
     """
     own_leases = [lease for lease in leases if not lease.is_foreign]
     for lease in own_leases:

@@ -41,7 +41,8 @@ class Savepoint:
     files, bytes : int
         Number and size of its data files.
     left_out : mapping
-        By name, why a query is not in it; known only for a savepoint just taken.
+        The reason, by name, for each query that is not in it. Known only for a savepoint that was
+        just taken.
     """
 
     path: str
@@ -249,7 +250,8 @@ def verify_savepoints(
 def diff_savepoints(first: str, second: str) -> dict[str, Any]:
     """Return the differences between two savepoints as plain data; nothing is changed.
 
-    ``first``, ``second``: the savepoints, whose locations the result has as ``a`` and ``b``.
+    ``first``, ``second``: the savepoints ``a`` and ``b``, whose locations are in the result under
+    these names.
 
     Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if one cannot be read.
     """
@@ -284,7 +286,8 @@ def copy_savepoint(
     SavepointNotFound
         There is no savepoint.
     Corrupt, UnsupportedFormat
-        A file is missing or has another digest; or the metadata is damaged, or of a newer flinkish.
+        A file is missing, or does not have its recorded digest; or the metadata is damaged, or of a
+        newer flinkish.
     UsageError
         The copy would be the savepoint itself, or inside it.
     StorageError

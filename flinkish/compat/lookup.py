@@ -175,8 +175,9 @@ def compare_versions(matrix: Matrix, created: Version, resumed: Version) -> Vers
     """Compare two versions: savepoints of ``created`` resumed with ``resumed``.
 
     The verdict is that of savepoints in default formats. It is ``ok-with-limitations`` where only
-    some operators can be resumed, or where only other formats have a worse verdict; the cells say
-    which. A pair without cells in default formats is ``ok`` within one line, else ``unknown``.
+    some operators can be resumed, or where only formats that are not the default have a worse
+    verdict; the cells say which. A pair without cells in default formats is ``ok`` within one line,
+    else ``unknown``.
     """
     cells = _cells(matrix, created, resumed)
     plain = [cell.verdict for cell in cells if not cell.formats]
@@ -328,7 +329,8 @@ def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) 
 def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
     """Return the cells that decide about a use, and the formats of the use that have none.
 
-    The cell of exactly this use decides, else the cell in default formats and one for each format.
+    The cell of exactly this use decides, if there is one; otherwise the cell in default formats and
+    one for each format.
     """
     own = {
         cell.formats: cell
@@ -354,7 +356,8 @@ def _of_others(cells: Sequence[Cell], use: Use, formats: frozenset[str]) -> list
     """Return the worst cell of other uses in this format, if the cell applies to this use.
 
     Other uses have the same backend, or any backend for a format of a whole query. A failure with
-    them counts as one with this use, a success only for formats of a whole query.
+    them counts as a failure with this use. Success with them counts only for formats of a whole
+    query.
     """
     if not formats:
         return []

@@ -124,7 +124,8 @@ def read_state(
     Parameters
     ----------
     session : SparkSession
-        Of Spark 3.5 or newer, with pandas and pyarrow; its workers can import the engine.
+        Of Spark 3.5 or newer, with pandas and pyarrow; its workers must be able to import the
+        engine.
     source : path, URL or directory
         The checkpoint.
     operator : int or OperatorState

@@ -96,7 +96,10 @@ class Steps:
         return tags
 
     def _named(self, position: int) -> int | None:
-        """Return the operator that a tag on ``position`` means: there or in a step below."""
+        """Return the operator to which a tag on ``position`` refers, or None.
+
+        It is the operator of the step at ``position``, or of a step below that step.
+        """
         while True:
             if position in self._operators:
                 return position

@@ -245,7 +245,8 @@ class _NativeRun:
 class _Local:
     """A local directory for files that go into a directory of the target.
 
-    An error in the ``with`` block removes the latter. A scratch directory is always removed.
+    An error inside the ``with`` block removes that directory of the target. A scratch directory is
+    always removed.
     """
 
     def __init__(self, target: StateTarget, attempts: str) -> None:

@@ -1,7 +1,8 @@
 """Plan how an operator's state becomes its target state: migrations of its rows.
 
 This module reads only the small ``metadata`` of a RocksDB snapshot, because the ids of its column
-families are stored nowhere else, and the headers of canonical files, which mark internal families.
+families are stored nowhere else, and the headers of canonical files, which mark the families that
+are internal.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class FamilyChange:
     comes from, None for a new column; ``places`` is None where names decide. ``key_places`` is the
     same for the key; with it, rows get the partition of their new key, by which Spark looks them
     up. With ``check_nulls`` a nullable column may become not nullable; a null there is an error.
-    ``recodes`` are picklable functions that make new bytes of the value's binary columns, by path.
+    ``recodes`` are picklable functions that make the new bytes of binary columns of the value, by
+    path.
     """
 
     key: Mapping[str, Any] | None = None
@@ -103,7 +105,8 @@ class TargetState:
     changes
         Changes of rows by (store, family).
     spark
-        (major, minor) of the Spark that will use the state (:func:`for_spark`); None is the newest.
+        (major, minor) of the Spark that will use the state (see :func:`for_spark`); None means
+        the newest.
     name
         Spark's name for the operator, where its state does not record it (Spark 3.5).
     """
@@ -377,7 +380,10 @@ def _aggregation(
 def _is_aggregation(
     operator: OperatorState, store: StoreState, family: FamilySchemas, old: str
 ) -> bool:
-    """Return whether the operator's name, else (Spark 3.5) its columns, show an aggregation."""
+    """Return whether the state is that of an aggregation.
+
+    Spark's operator name decides; where it is unknown (Spark 3.5), the columns of format 1 do.
+    """
     if operator.name is not None:
         return operator.name == "stateStoreSave"
     if not _is_plain(operator, store, family):
@@ -415,7 +421,10 @@ def _reshape(
 
 
 def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchemas) -> bool:
-    """Return whether the operator's name, else (Spark 3.5) its columns, show a grouped function."""
+    """Return whether the state is that of a grouped function.
+
+    Spark's operator name decides; where it is unknown (Spark 3.5), the columns of either format do.
+    """
     if operator.name is not None:
         return operator.name in _GROUPED
     if not _is_plain(operator, store, family):
@@ -459,7 +468,8 @@ def _has_families(operator: OperatorState, moves: tuple[StoreMigration, ...], na
 def _families(source: StateSource, operator: OperatorState, store: StoreState) -> Families:
     """Return the column families of a store, with the ids in the snapshot of partition 0.
 
-    Families that this snapshot lacks get new ids, as do all of canonical state, which has none.
+    Families that this snapshot lacks get new ids, as do all families of canonical state, which
+    records no ids.
     """
     files = store_files(source, operator, 0, store)
     if operator.backend == CANONICAL:

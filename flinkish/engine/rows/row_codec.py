@@ -5,9 +5,10 @@ the rows that ``UnsafeRowWriter`` wrote, including word alignment, zeroed paddin
 zeros. There is one exception: for a null calendar interval Spark reserves 16 bytes and leaves their
 previous content; this module writes zeros.
 
-HDFS-backed stores have bare rows. RocksDB has the encodings of :mod:`.encodings` (Spark's
-``RocksDBStateEncoder``). Columns that these encodings store separately, or in sortable form, are
-decoded to ordinary columns, in the order of the key's schema.
+HDFS-backed stores have bare rows. RocksDB has the encodings of
+:mod:`flinkish.engine.rows.encodings` (Spark's ``RocksDBStateEncoder``). Columns that these
+encodings store separately, or in sortable form, are decoded to ordinary columns, in the order of
+the key's schema.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ class RowCodec:
         """Return the columns of a block of rows, as a ``pyarrow.RecordBatch``.
 
         The size of each row is a multiple of 8. ``skip`` bytes before each row do not belong to it
-        (1 for RocksDB's version byte). ``name`` is the rows' file, for errors. Raises
-        StateFormatError if a row does not match this schema, and EngineError for 2 GiB or more.
+        (1 for RocksDB's version byte). ``name`` is the file of the rows, for errors. Raises
+        StateFormatError if a row does not match this schema, and EngineError for a block of 2 GiB
+        or more.
         """
         data, starts, lengths = Binaries.of(rows).words(skip)
         if len(data) > MAX_BLOCK_BYTES:
@@ -89,7 +91,8 @@ class RowCodec:
     def encode(self, batch: Any, *, prefix: bytes = b"") -> Binaries:
         """Return the UnsafeRows of a batch's rows, each preceded by ``prefix``.
 
-        Columns are matched by position, not name, and cast to this codec's Arrow types if needed.
+        Columns are matched by position, not by name, and cast to this codec's Arrow types if
+        necessary.
 
         Raises CannotEncode if the columns do not match the schema, a value does not fit its type,
         or the rows have 2 GiB or more.

@@ -1,11 +1,13 @@
 """Spark's hash of rows, calculated over columns; it determines the partition of a row of state.
 
 The algorithm is that of Spark's ``Murmur3Hash``, ``HashExpression`` and ``Murmur3_x86_32``. A row's
-hash is a fold over its values: each is hashed with the hash of those before it as the seed, and a
-null leaves the hash unchanged. Structs, arrays and maps are folded over their content likewise.
+hash is a fold over its values: each value is hashed with the hash of the preceding values as the
+seed, and a null leaves the hash unchanged. Structs, arrays and maps are folded over their content
+in the same way.
 
-A column becomes a function from seeds to hashes (:data:`_Mixer`), which is applied to the rows that
-have a value. So nested values need no loop over rows, only one over the positions in a list.
+A column is converted to a function from seeds to hashes (:data:`_Mixer`), which is applied to the
+rows that have a value. So nested values need no loop over rows, only one over the positions in a
+list.
 """
 
 from __future__ import annotations
@@ -88,10 +90,12 @@ def partition_of(hashes: Any, partitions: int) -> Any:
 def check_hashable(schema: Any) -> None:
     """Refuse a schema that :func:`hash_columns` cannot hash as Spark does.
 
-    Spark hashes strings of a collation other than ``UTF8_BINARY`` by collation keys, and hashes no
-    variants and geometries. Of these, the types for :func:`hash_columns` show only the variants.
+    Spark hashes strings of a collation other than ``UTF8_BINARY`` by their collation keys, and does
+    not hash variants and geometries. Of these, the types given to :func:`hash_columns` show only
+    the variants.
 
-    ``schema`` is JSON of any Spark type. Raises UnsupportedState (with the type) and UnknownType.
+    ``schema`` is JSON of any Spark type. Raises UnsupportedState, which names the type, and
+    UnknownType.
     """
     parse_type(schema)  # raises for unknown types, so that the rest is known
     _check_type(schema)
@@ -318,7 +322,10 @@ def _pieces_mixer(data: Any, starts: Any, sizes: Any) -> _Mixer:
 
 
 def _mix_words(words: Any, start: Any, counts: Any, h1: Any) -> Any:
-    """Mix ``counts`` words of each value into its hash: the first of all values, and so on."""
+    """Mix ``counts`` words of each value into its hash.
+
+    The first words of all values are mixed first, then the second ones, and so on.
+    """
     most = int(counts.max(initial=0))
     if most == 0:
         return h1

@@ -108,7 +108,10 @@ def tell_unused(error: Exception) -> None:
 
 
 def _rocksdb_library() -> str | None:
-    """Return RocksDB's library, copied from Spark's jar to the user's safe directory, or None."""
+    """Return the path of RocksDB's library, copied from Spark's jar to this user's directory.
+
+    None if no jar has a library for this machine, or the directory is not safe.
+    """
     member = _member()
     for jar in _jars() if member else ():
         with zipfile.ZipFile(jar) as archive:
@@ -133,7 +136,10 @@ def _rocksdb_library() -> str | None:
 
 
 def _member() -> str | None:
-    """Return the name of this machine's library in the jar (``org.rocksdb.util.Environment``)."""
+    """Return the name of this machine's library in the jar; None if there is none.
+
+    Source: ``org.rocksdb.util.Environment``.
+    """
     machine = platform.machine().lower()
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
         return None

@@ -34,7 +34,8 @@ class NewLogs:
     Attributes
     ----------
     offsets
-        The offset log's entry for the committed batch and the one before (as after an empty batch).
+        The offset log's entry for the committed batch, and for the batch before (as after a batch
+        without data).
     planned
         The entry for the batch after the committed one, if that is planned.
     positions
@@ -63,8 +64,9 @@ def watermarks(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> tuple[int, int
     """Return the watermarks (ms) of the committed batch and of the next one; 0 means none yet.
 
     The policy pinned in the base combines the watermarks of all givers. A giver without a watermark
-    (its next one is 0) does not count. With the policy ``min``, queries ahead of the slowest get an
-    earlier watermark: they accept rows that they would have dropped as late, and lose none.
+    (its next one is 0) does not count. With the policy ``min``, the queries that are ahead of the
+    slowest get an earlier watermark: they accept rows that they would have dropped as late, and
+    lose none.
     """
     policy = logs[recipe.base].offsets.pins.get(PIN_WATERMARK_POLICY)
     with_watermark = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
@@ -206,7 +208,10 @@ def _refusal(why: str) -> Incompatible:
 
 
 def _positions(sources: Sequence[object], lines: Sequence[LogLine]) -> dict[str, str]:
-    """Return the positions by new directory; of a source's lines, one with a position counts."""
+    """Return the positions by new directory.
+
+    If a source has several lines, the line that has a position counts.
+    """
     offsets: dict[str, str] = {}
     for source, line in zip(sources, lines, strict=True):
         if isinstance(source, TakenSource):

@@ -32,15 +32,17 @@ A query gets a new query id if its job continued after the savepoint. Sinks that
 query id then accept its batches as new, although they have rows of the same input. Such a restore
 requires the same choice.
 
-A planned batch (written to the offset log, not committed) is replayed with the same input. If the
-saved query's sink is ahead, it already has that batch: the batch after the savepoint's. (A file
-sink at another place has batches of other queries, so the planned batch must be written there.)
+A planned batch (written to the offset log, not committed) is replayed with exactly the same input.
+If the saved query's sink is ahead, it already has that batch: the batch after the savepoint's. (A
+file sink at another place has batches of other queries, so the planned batch must be written to
+that sink.)
 
 * If the query has no state, or the sink computes skipped batches anyway (Iceberg), it is right to
   skip the planned batch. So a sink that has this batch and no later one is not ahead, and a rebase
   gives the planned batch the number of the sink's newest one, so that it is not written twice.
-* A crashed query still has the state of that batch on disk: tasks commit it before the sink does. A
-  restore from its checkpoint uses that state if nothing else changes, and continues like Spark.
+* A crashed query still has the state of that batch on disk: tasks commit it before the sink commits
+  the batch. A restore from its checkpoint uses that state if nothing else changes, and continues as
+  Spark itself would.
 * Otherwise the planned batch must be computed, so the sink must not skip it: a rebase gives it the
   number after the sink's newest, and its rows are written twice like those of the other batches. (A
   savepoint has only the state of the committed batch.)

@@ -64,10 +64,11 @@ def dispose(
     """Delete the savepoint at ``path`` (its directory or ``_metadata`` file).
 
     ``_metadata`` is removed first, so that an interrupted disposal leaves no incomplete savepoint
-    that can be opened. Then the files that it lists and no other savepoint uses are removed, as are
-    directories that become empty. Files of other savepoints that it used are released: disposal of
-    the last user of a file of a disposed savepoint removes the file, if the user's reference list
-    has its present name. Files that it does not list stay, and their paths are returned.
+    that can be opened. Then the files that it lists and no other savepoint uses are removed, and so
+    are directories that become empty. Files of other savepoints that it used are released: disposal
+    of the last user of a file of a disposed savepoint removes the file, if the user's reference
+    list has the user's present name. Files that it does not list stay, and their paths are
+    returned.
 
     With ``dry_run`` nothing changes, and ``gone`` are the locations that earlier dry runs have
     reported as removed. With ``follow``, ``path`` itself may be a link, which stays; links below it
@@ -202,7 +203,10 @@ def _held_in(holder: str, user: OpenSavepoint) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Place:
-    """A savepoint's directory to remove from; no link is followed, not even in its own place."""
+    """A savepoint's directory to remove from; names are relative to it.
+
+    No link is followed, not even one in the place of the directory itself.
+    """
 
     root: str
     prefix: str

@@ -7,7 +7,8 @@ The prefix names the form:
   Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` next to every
   checkpoint file (:mod:`flinkish.checkpoint.format.file_ends`), so the digest of a linked file
   of any size is computed from a small sidecar;
-- ``md5:<hex>``: MD5 of the file's bytes, for an object that S3 copied without a better digest.
+- ``md5:<hex>``: MD5 of the file's bytes, for an object that S3 itself copied without reporting a
+  better digest.
 
 A path, a size and a digest take some 300 bytes as Python objects. A :class:`FileTable` therefore
 keeps a directory's files as compressed texts, and Spark's workers get it in this form.
@@ -69,7 +70,8 @@ def sidecar_digest(path: str, size: int) -> str | None:
 def compute(path: str, algorithm: str) -> str:
     """Compute the digest of a file's bytes.
 
-    Raises UnknownDigest, FileNotFoundError, and Corrupt if the file is not a regular one.
+    Raises UnknownDigest for an unknown algorithm, FileNotFoundError, and Corrupt if the file is not
+    a regular one.
     """
     if algorithm not in _DIGITS:
         raise UnknownDigest(algorithm)

@@ -189,7 +189,10 @@ def _name(store: str, family: str) -> str:
 
 @dataclass(frozen=True)
 class _Store:
-    """One store of one partition; ``directory`` is relative to the operator's, with a slash."""
+    """One store of one partition.
+
+    ``directory`` is relative to the operator's and ends with a slash.
+    """
 
     name: str
     directory: str
@@ -296,8 +299,9 @@ def _state_ids(
 def _shapes(savepoint: OpenSavepoint, records: list[FileRecord]) -> dict[str, FamilyShape]:
     """Return the shapes of rows by column family, from the newest of a store's schema files.
 
-    Families whose schema the engine cannot read are left out: their rows are only counted. (The
-    process that took the savepoint read the schema, so it is not damaged.)
+    Families whose schema the engine cannot read are left out: their rows are counted, but their
+    structure is not compared. (The process that took the savepoint has read the schema, so it is
+    not damaged.)
     """
     newest = max(records, key=lambda record: schema_batch(record.path))
     shapes: dict[str, FamilyShape] = {}
