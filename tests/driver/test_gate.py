@@ -413,7 +413,7 @@ def test_the_reason_for_which_queries_are_ended_is_the_one_that_is_said(
     monkeypatch.setattr(job_session, "quiesce", lambda *_: None)
     runtime.end_queries(why)
     said = capsys.readouterr().err
-    assert ("the program ended while 'q' ran" in said) is (why is None)
+    assert ("the program ended, or stops Spark, while 'q' ran" in said) is (why is None)
     assert (f"{why}: ending 'q'" in said) is (why is not None)
 
 

@@ -84,7 +84,7 @@ def test_a_local_sink_of_another_host(registry: Registry, tmp_path: Path) -> Non
     other = add(registry, "b")
     with pytest.raises(ConsentNeeded) as refused:  # maybe both have mounted it
         other.take("q", out, None, None)
-    assert "try again a minute after its next batch" in refused.value.hint
+    assert "try again a minute after that job's next batch" in refused.value.hint
     registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=4)])
     other.take("q", out, None, None)
 
