@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flinkish.connectors.base import Connector, not_set
+from flinkish.connectors.base import Connector
 from flinkish.connectors.files.offset_checks import judge_files, judge_unknown
 from flinkish.connectors.files.reading import FileReading
-from flinkish.connectors.offsets import MOVED, Target, Unresolved
+from flinkish.connectors.offsets import MOVED, NewOffsets, Target, Unresolved
 from flinkish.connectors.source_plan import SourcePlan, change_of
 from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer, reset_flag
 from flinkish.messages.restore_options import RestoreOptions
@@ -39,6 +39,17 @@ class FileConnector(Connector):
             f"state: {reset_flag(source)}",
         )
 
+    def offsets(
+        self, source: NewSource, saved: SavedSource, target: Target, answer: SourceAnswer | None
+    ) -> NewOffsets | Unresolved:
+        """Return the offsets to which a source is moved, or why it cannot be moved.
+
+        ``moved`` is refused here; :meth:`judge` carries it out if the files could be looked for.
+        """
+        if target.how == MOVED:
+            return _NOT_LOOKED_FOR
+        return super().offsets(source, saved, target, answer)
+
     def judge(
         self,
         row: SourcePlan,
@@ -49,8 +60,6 @@ class FileConnector(Connector):
         """Return the row of a source with the consequences for its files."""
         if isinstance(answer, FileReading) and (target is None or target.how == MOVED):
             return judge_files(row, answer, target, agreed)
-        if target is not None and target.how == MOVED and row.saved is not None and not row.blocks:
-            return not_set(row, _NOT_LOOKED_FOR)
         return super().judge(row, None, target, agreed)
 
     def judge_unpaired(
