@@ -1,4 +1,4 @@
-"""Text for people: sizes, names and tables.
+"""Text for people: sizes, lists of names, and tables.
 
 ``list`` loads this module, so it imports no other module before it is needed.
 """
@@ -34,6 +34,12 @@ def age_text(seconds: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number of things as text for people: ``1 savepoint``, ``2 savepoints``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def first_of(texts: Sequence[str], limit: int, separator: str = ", ") -> str:
+    """Return the first ``limit`` texts and how many more there are: ``a, b and 3 more``."""
+    more = f" and {len(texts) - limit} more" if len(texts) > limit else ""
+    return separator.join(texts[:limit]) + more
 
 
 def visible(text: str) -> str:

@@ -46,7 +46,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "units": "",
         "history": "annotations",
         "messages": "errors annotations",
-        "connectors": "checkpoint operators messages errors",
+        "connectors": "checkpoint operators messages errors units",
         "cli": "upgrade client launch registry restore savepoint compat checkpoint "
         "operators storage errors config units messages log_lines",
         "client": "connectors launch registry restore savepoint compat checkpoint operators engine "
@@ -59,13 +59,13 @@ ALLOWED: dict[str, frozenset[str]] = {
         "log_lines": "",
         "launch": "connectors registry compat checkpoint operators storage errors config messages "
         "log_lines",
-        "registry": "checkpoint operators errors config messages log_lines annotations",
+        "registry": "checkpoint operators errors config units messages log_lines annotations",
         "restore": "connectors savepoint compat checkpoint operators engine state storage errors "
         "config units messages",
         "savepoint": "checkpoint operators engine state storage avro errors config units messages "
         "annotations",
         "compat": "checkpoint operators errors config",
-        "checkpoint": "checkpoint.format storage errors config",
+        "checkpoint": "checkpoint.format storage errors config units",
         FORMAT: "errors annotations",
         "operators": f"{FORMAT} engine errors config annotations",
         "storage": "errors config annotations",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.units import shortened, size_text, table, width_of
+from flinkish.units import first_of, shortened, size_text, table, width_of
 
 HEAD = ("ID", "NAME", "STATE", "N", "PATH")
 ROW = ("0123456789abcdef", "flights-by-airport", "RUNNING", "7", "/data/savepoints/savepoint-1")
@@ -32,6 +32,14 @@ def fitted(width: int | None) -> list[str]:
 )
 def test_the_middle_goes(text: str, width: int, expected: str) -> None:
     assert shortened(text, width) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [("", ""), ("a", "a"), ("abc", "a; b; c"), ("abcd", "a; b; c and 1 more")],
+)
+def test_the_first_few_and_how_many_more(texts: str, expected: str) -> None:
+    assert first_of(list(texts), limit=3, separator="; ") == expected
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from flinkish.checkpoint.format.names import (
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.operators import read_operator
 from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
+from flinkish.units import first_of
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
@@ -134,10 +135,9 @@ def _is_sidecar_for_another_size(path: str, size: int) -> bool:
 
 def damage_error(root: str, batch: int, damaged: Sequence[DamagedFile]) -> Corrupt:
     """Return the error for a checkpoint with damaged files; the error names the first of them."""
-    named = ", ".join(f"{each.path} {each.reason}" for each in damaged[:_NAMED])
-    more = f", and {len(damaged) - _NAMED} more files" if len(damaged) > _NAMED else ""
+    named = first_of([f"{each.path} {each.reason}" for each in damaged], limit=_NAMED)
     return Corrupt(
-        f"the checkpoint {root} is damaged at batch {batch}: {named}{more}",
+        f"the checkpoint {root} is damaged at batch {batch}: {named}",
         hint=HINT_WHOLE,
         path=storage.join(root, damaged[0].path),
         batch=batch,

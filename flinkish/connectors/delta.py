@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from flinkish.connectors.base import Connector
 from flinkish.connectors.sources import Consent, Finding, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
+from flinkish.units import first_of
 
 #: Operations that remove or rewrite rows; an overwriting ``WRITE`` is given as ``TRUNCATE``.
 _CHANGES = frozenset({"DELETE", "MERGE", "RESTORE", "TRUNCATE", "UPDATE"})
@@ -115,7 +116,7 @@ class DeltaAnswer(SourceAnswer):
         failing = _CHANGES - {"DELETE"} if ignores else _CHANGES
         changed = [v for v, word in sorted(later.items()) if word in failing]
         if changed and not any(self._is_on(name) for name in _TOLERANT):
-            listed = ", ".join(f"{v} ({later[v]})" for v in changed[:_LISTED])
+            listed = first_of([f"{v} ({later[v]})" for v in changed], limit=_LISTED)
             yield Finding(
                 "rows-changed",
                 RestoreOutcome.WARNING,

@@ -24,12 +24,13 @@ Facts used, observed on Spark 3.5.9 with Iceberg 1.10.1, and on Spark 4.1.4 with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flinkish.connectors.base import Connector
 from flinkish.connectors.sources import ACCEPT_LOST_ROWS, Consent, Finding, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
+from flinkish.units import first_of
 
 SKIP_DELETE = "streaming-skip-delete-snapshots"
 SKIP_OVERWRITE = "streaming-skip-overwrite-snapshots"
@@ -222,11 +223,9 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
-def _listed(snapshots: Iterable[int]) -> str:
-    every = list(snapshots)
-    names = ", ".join(str(each) for each in every[:3])
-    more = f" and {len(every) - 3} more" if len(every) > 3 else ""
-    return ("snapshot " if len(every) == 1 else "snapshots ") + names + more
+def _listed(snapshots: Sequence[int]) -> str:
+    names = first_of([str(each) for each in snapshots], limit=3)
+    return ("snapshot " if len(snapshots) == 1 else "snapshots ") + names
 
 
 class IcebergConnector(Connector):

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flinkish.units import first_of
+
 
 @dataclass(frozen=True)
 class TableCommit:
@@ -212,9 +214,7 @@ def _if_its_own(
 
 def listed(commits: Sequence[TableCommit]) -> str:
     """Return a text that names the first few of several commits."""
-    versions = ", ".join(f"{c.version} ({c.operation})" for c in commits[:5])
-    more = f" and {len(commits) - 5} more" if len(commits) > 5 else ""
-    return f"version {versions}{more}"
+    return "version " + first_of([f"{c.version} ({c.operation})" for c in commits], limit=5)
 
 
 def version_at(commits: Sequence[TableCommit], query_id: str, batch_id: int) -> int | None:

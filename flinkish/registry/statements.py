@@ -20,6 +20,7 @@ from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState
 from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, job_of
+from flinkish.units import first_of
 
 ID_LENGTH = 32
 MIN_PREFIX = 4
@@ -96,10 +97,9 @@ def without_superseded(
 
 def ambiguous(reference: str, jobs: Sequence[JobRecord]) -> AmbiguousJob:
     """Return the error for a reference that means several jobs."""
-    lines = ", ".join(f"{job.job_id} {job.name} ({job.state.value})" for job in jobs[:5])
-    more = f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
+    lines = [f"{job.job_id} {job.name} ({job.state.value})" for job in jobs]
     return AmbiguousJob(
-        f"{reference!r} means {len(jobs)} jobs: {lines}{more}",
+        f"{reference!r} means {len(jobs)} jobs: {first_of(lines, limit=5)}",
         hint="give the id of one of them",
         candidates=[
             {"job_id": job.job_id, "name": job.name, "state": job.state.value} for job in jobs

@@ -6,7 +6,7 @@ from flinkish.cli.documents.savepoints import DisposeDocument
 from flinkish.cli.session import Session
 from flinkish.client.context import accept
 from flinkish.client.savepoints import dispose_savepoint
-from flinkish.units import counted, size_text
+from flinkish.units import counted, first_of, size_text
 
 
 def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
@@ -48,13 +48,13 @@ def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
     else:
         out.line(f"Savepoint '{path}' disposed.")
     if disposed.kept:
-        some = ", ".join(disposed.users[:3]) + (" ..." if len(disposed.users) > 3 else "")
+        some = first_of(disposed.users, limit=3)
         out.note(
             f"{counted(disposed.kept, 'file')} ({size_text(disposed.kept_bytes)}) "
             f"{_stay(disposed.kept, dry_run)}, used by {some}."
         )
     if disposed.foreign:
-        some = ", ".join(disposed.foreign[:3]) + (", ..." if len(disposed.foreign) > 3 else "")
+        some = first_of(disposed.foreign, limit=3)
         count = len(disposed.foreign)
         out.warning(
             f"{counted(count, 'file')} not belonging to the savepoint "

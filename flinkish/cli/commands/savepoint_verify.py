@@ -12,7 +12,7 @@ from flinkish.cli.output.printer import Output
 from flinkish.client.savepoints import Verified
 from flinkish.client.savepoints import verify_savepoints as verify_all
 from flinkish.errors import FlinkishError
-from flinkish.units import counted, size_text
+from flinkish.units import counted, first_of, size_text
 
 _LEVELS = ("quick", "full", "deep")
 
@@ -83,7 +83,7 @@ def _show(out: Output, document: VerifiedSavepoint, error: FlinkishError | None)
         out.warning(error.message)
     unexpected = document.get("unexpected") or []
     if unexpected:
-        some = ", ".join(unexpected[:3]) + (", ..." if len(unexpected) > 3 else "")
+        some = first_of(unexpected, limit=3)
         out.note(f"{counted(len(unexpected), 'file')} not belonging to the savepoint: {some}")
     for text in document.get("unread") or []:
         out.warning(f"rows were not decoded: {text}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.cli.output.text import iso_time, known_time, table_time
-from flinkish.units import counted, table, visible
+from flinkish.units import counted, first_of, table, visible
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -81,11 +81,10 @@ def failed_notice(failed: Sequence[tuple[str, str]]) -> list[str]:
     """Return the line about unacknowledged failed jobs (names and ids), if there are any. Pure."""
     if not failed:
         return []
-    names = ", ".join(f"{visible(name)} ({visible(job_id)})" for name, job_id in failed[:3])
-    more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+    names = first_of([f"{visible(name)} ({visible(job_id)})" for name, job_id in failed], limit=3)
     which = visible(failed[0][1]) if len(failed) == 1 else "JOB"
     return [
-        f"{counted(len(failed), 'job')} failed: {names}{more}; see: flinkish list --failed, "
+        f"{counted(len(failed), 'job')} failed: {names}; see: flinkish list --failed, "
         f"flinkish ack {which}"
     ]
 

@@ -19,7 +19,7 @@ from flinkish.client.catalog import state_of
 from flinkish.client.report import Growth, Point, Report, Reported, SparkAnswer
 from flinkish.compat.model import CompatVerdict
 from flinkish.storage import base_name
-from flinkish.units import counted, size_text
+from flinkish.units import counted, first_of, size_text
 
 #: Maximum numbers of charts, of operators, of queries per savepoint and of stores per operator:
 #: savepoints may have any number of them.
@@ -154,9 +154,7 @@ def _savepoints(report: Report) -> Markup:
 def _savepoint(reported: Reported, largest: int, sparks: int) -> Sequence[Content]:
     entry = reported.entry
     job = entry.header.job
-    queries = [f"{query.name} at {query.batch_id}" for query in entry.queries[:_QUERIES]]
-    if len(entry.queries) > _QUERIES:
-        queries.append(f"and {len(entry.queries) - _QUERIES} more")
+    queries = [f"{query.name} at {query.batch_id}" for query in entry.queries]
     state = state_of(reported.damage)
     canonical = "" if entry.header.format == "native" else f", {entry.header.format}"
     answers: list[Content] = [_verdict(each.versions.verdict) for each in reported.answers]
@@ -165,7 +163,7 @@ def _savepoint(reported: Reported, largest: int, sparks: int) -> Sequence[Conten
         joined(job.name, element("div", job.job_id[:6], class_="soft path")),
         entry.header.trigger,
         job.spark_version or "-",
-        ", ".join(queries),
+        first_of(queries, limit=_QUERIES),
         joined(size_text(entry.bytes), _bar(entry.bytes, largest)),
         element("span", f"{state}{canonical}", class_=_state_class(reported)),
         _path(base_name(entry.path)),

@@ -28,6 +28,7 @@ from flinkish.connectors.sources import (
     SET,
 )
 from flinkish.messages.plan import Move
+from flinkish.units import first_of
 
 #: The numbers that mean the first and the next offset of a partition in Spark's JSON.
 EARLIEST, LATEST = -2, -1
@@ -159,7 +160,8 @@ def _log_line(places: Mapping[tuple[str, int], int]) -> str:
 
 
 def _names(places: list[tuple[str, int]]) -> str:
-    return ", ".join(f"partition {n} of topic {topic}" for topic, n in sorted(places)[:_SHOWN])
+    names = [f"partition {n} of topic {topic}" for topic, n in sorted(places)]
+    return first_of(names, limit=_SHOWN)
 
 
 def reset_cost(

@@ -35,6 +35,7 @@ from flinkish.connectors.kafka.reading import (
 )
 from flinkish.connectors.sources import ACCEPT_LOST_ROWS, OFFLINE, Consent, Finding, gravest_first
 from flinkish.messages.plan import RestoreOutcome
+from flinkish.units import first_of
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -267,10 +268,9 @@ def _waiting(partition: int, saved: Mapping[int, int], has: Available) -> int:
 def _bounds(partitions: list[int], saved: Mapping[int, int], has: Mapping[int, Available]) -> str:
     texts = [
         f"partition {n} was read up to {saved[n]} and has {has[n].begin} to {has[n].end}"
-        for n in partitions[:3]
+        for n in partitions
     ]
-    more = [f"and {len(partitions) - 3} more"] if len(partitions) > 3 else []
-    return ", ".join([*texts, *more])
+    return first_of(texts, limit=3)
 
 
 def _is(many: list[int]) -> str:
@@ -282,5 +282,4 @@ def _words(topics: list[str]) -> str:
 
 
 def _listed(word: str, names: list[str]) -> str:
-    texts = names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
-    return (f"{word} " if len(names) == 1 else f"{word}s ") + ", ".join(texts)
+    return (f"{word} " if len(names) == 1 else f"{word}s ") + first_of(names, limit=5)

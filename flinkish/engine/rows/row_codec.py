@@ -76,7 +76,9 @@ class RowCodec:
         odd = lengths & 7 != 0
         if odd.any():
             at = int(odd.argmax())
-            raise StateFormatError(name, None, f"row {at} has {lengths[at]} bytes, not whole words")
+            raise StateFormatError(
+                name, None, f"row {at} has {lengths[at]} bytes: no multiple of 8"
+            )
         pieces = Pieces(starts, lengths, np.zeros(len(rows), bool))
         try:
             columns = struct_columns(Memory(data, starts), self.struct, pieces)
@@ -97,12 +99,23 @@ class RowCodec:
         Raises CannotEncode if the columns do not match the schema, a value does not fit its type,
         or the rows have 2 GiB or more.
         """
-        columns = list(batch.columns)
-        if len(columns) != len(self.struct.fields):
-            reason = f"{len(columns)} columns in place of {len(self.struct.fields)}"
-            raise CannotEncode(reason)
+        columns = _columns(batch, self.struct)
         data, offsets = encode_rows(self.struct, columns, batch.num_rows, prefix)
         return Binaries.between(data, offsets)
+
+
+def _columns(batch: Any, struct_type: Struct) -> list[Any]:
+    columns, fields = list(batch.columns), struct_type.fields
+    if len(columns) != len(fields):
+        raise CannotEncode(f"{len(columns)} columns in place of {len(fields)}")
+    return columns
+
+
+def _cast(column: Any, arrow: Any) -> Any:
+    try:
+        return column.cast(arrow)
+    except pa.ArrowException as error:
+        raise CannotEncode(f"rows cannot be encoded: {str(error)[:200]}") from error
 
 
 def compile_schema(schema: Any) -> RowCodec:
@@ -171,16 +184,15 @@ class KeyCodec:
     def encode(self, batch: Any, *, framed: bool) -> Binaries:
         """Return the keys of a batch's rows.
 
-        Raises the errors of :meth:`~flinkish.engine.rows.row_codec.RowCodec.encode`; for ``framed``
-        keys with an encoder other than ``NO_PREFIX`` also Arrow's error if an ordering column or a
-        timestamp cannot be cast, and IndexError if the batch has too few columns.
+        Raises CannotEncode as :meth:`~flinkish.engine.rows.row_codec.RowCodec.encode` does.
         """
         if not framed:
             return self.whole.encode(batch)
         if self.encoder == NO_PREFIX:
             return self.whole.encode(batch, prefix=b"\x00")
         fields = self.whole.struct.fields
-        columns = [batch.column(i) for i in self.order]
+        every = _columns(batch, self.whole.struct)
+        columns = [every[i] for i in self.order]
         for index in range(self.ordering):
             columns[index] = _to_sortable(columns[index], fields[self.order[index]])
         rows: list[list[bytes]] = []
@@ -252,7 +264,7 @@ def _range_scan(whole: RowCodec, first: tuple[int, ...]) -> KeyCodec:
     for ordinal in first:
         data_type = fields[ordinal].type
         if not isinstance(data_type, Fixed) or data_type.name not in _SORTABLE:
-            reason = f"the column {fields[ordinal].name!r} cannot be in a range"
+            reason = f"the column {fields[ordinal].name!r} cannot be an ordering column"
             raise UnsupportedState("", None, reason)
     rest = tuple(i for i in range(len(fields)) if i not in first)
     ordered = codec_of(Struct(tuple(Field(fields[i].name, BINARY) for i in first)))
@@ -274,7 +286,7 @@ def _from_sortable(column: Any, field: Field, name: str) -> Any:
     width = _width(field.type)
     values = column.to_pylist()
     if any(value is None or len(value) != width + 1 for value in values):
-        reason = f"the column {field.name!r} of a range is not of {width + 1} bytes"
+        reason = f"a value of the ordering column {field.name!r} does not have {width + 1} bytes"
         raise StateFormatError(name, None, reason)
     data = np.frombuffer(b"".join(values), np.uint8).reshape(-1, width + 1)
     marker = data[:, 0]
@@ -285,7 +297,7 @@ def _from_sortable(column: Any, field: Field, name: str) -> Any:
     null = marker == _NULL
     expected = np.where(null, _NULL, np.where(negative, _NEGATIVE, _POSITIVE))
     if (marker != expected).any() or words[null].any():
-        reason = f"the marker of the column {field.name!r} of a range is wrong"
+        reason = f"a marker of the ordering column {field.name!r} is wrong"
         raise StateFormatError(name, None, reason)
     validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
     arrow = codec_of(Struct((field,))).schema.field(0).type
@@ -295,7 +307,7 @@ def _from_sortable(column: Any, field: Field, name: str) -> Any:
 def _to_sortable(column: Any, field: Field) -> Any:
     width = _width(field.type)
     arrow = codec_of(Struct((field,))).schema.field(0).type
-    column = column.cast(arrow)
+    column = _cast(column, arrow)
     null = column.is_null().to_numpy(zero_copy_only=False)
     buffer = np.frombuffer(column.buffers()[1] or b"", f"<u{width}")
     words = buffer[column.offset : column.offset + len(column)]
@@ -324,7 +336,7 @@ def _timestamps(keys: Sequence[bytes], encoder: str) -> Any:
 
 
 def _with_timestamps(encoder: str, rows: list[bytes], column: Any) -> list[bytes]:
-    values = column.cast(pa.int64()).to_pylist()
+    values = _cast(column, pa.int64()).to_pylist()
     if None in values:
         raise CannotEncode("the timestamp of a key is null")
     times = [_TIMESTAMP.pack((value & ((1 << 64) - 1)) ^ _SIGN) for value in values]

@@ -26,6 +26,7 @@ from flinkish.restore.materialize.origin_checkpoints import (
     read_logs,
 )
 from flinkish.restore.recipe import OriginCheckpoint
+from flinkish.units import first_of
 
 #: Maximum number of listings of remote directories for all sources of a query.
 MAX_LISTINGS = 1000
@@ -62,11 +63,10 @@ class SourceFileCheck:
         """Return the warnings about rows that would be lost."""
         if not self.planned_gone:
             return []
-        names = ", ".join(self.planned_gone[:3])
-        more = f" and {len(self.planned_gone) - 3} more" if len(self.planned_gone) > 3 else ""
+        names = first_of(self.planned_gone, limit=3)
         return [
             f"source {self.entry}: {len(self.planned_gone)} of {self.planned} files of the batch "
-            f"that is replayed are gone, so their rows will be missing: {names}{more}"
+            f"that is replayed are gone, so their rows will be missing: {names}"
         ]
 
     def notes(self) -> list[str]:

@@ -20,6 +20,7 @@ from flinkish.connectors.sources import SavedSource, normal_path
 from flinkish.errors import UsageError
 from flinkish.restore.materialize.origin_checkpoints import parsed, read_file
 from flinkish.restore.materialize.source_logs import read_files
+from flinkish.units import first_of
 
 if TYPE_CHECKING:
     from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin
@@ -118,9 +119,8 @@ def _fits_nothing(pair: tuple[str, str], places: list[str]) -> UsageError:
     absolute = dict.fromkeys(
         normal_path(place) for place in places if place.startswith("/") or ":/" in place
     )
-    named = ", ".join([*absolute][:_NAMED])
-    more = f" and {len(absolute) - _NAMED} more" if len(absolute) > _NAMED else ""
-    hint = f"the paths that it could map: {named}{more}"
+    named = first_of(list(absolute), limit=_NAMED)
+    hint = f"the paths that it could map: {named}"
     return UsageError(
         f"--map-path {pair[0]}={pair[1]}: nothing that is restored names a path in {pair[0]}",
         hint=hint if named else "what is restored names no path: omit --map-path",

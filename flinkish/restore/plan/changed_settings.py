@@ -25,6 +25,7 @@ from flinkish.operators.state_semantics import (
     StateSemantics,
 )
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
+from flinkish.units import first_of
 
 #: The stable id of the changes.
 SETTINGS_CHANGED = "settings-changed"
@@ -122,10 +123,11 @@ def _change(
 ) -> StateChange:
     olds = [old for each, _ in pairs for old in each]
     news = [new for _, each in pairs for new in each]
-    parts = _first([_shown(each[0]) for _, each in pairs])
+    parts = [_shown(each[0]) for _, each in pairs]
+    effect = _effect(setting, several=len(parts) > 1, certain=certain)
     text = (
         f"{_NAMES.get(setting, setting)} was {_listed(olds)} and is {_listed(news)}: "
-        f"{', '.join(parts)} {_effect(setting, several=len(parts) > 1, certain=certain)}"
+        f"{first_of(parts, limit=_SHOWN)} {effect}"
     )
     if len(_values(olds)) > 1:
         advice = f"have the program set {setting} as the saved one did"
@@ -133,12 +135,6 @@ def _change(
         advice = f"continue with --conf {shlex.quote(f'{setting}={olds[0].value}')}"
         advice += _IF_SET if certain else ""
     return StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=certain)
-
-
-def _first(names: Sequence[str]) -> list[str]:
-    """Return the first names, and how many more there are."""
-    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    return [*names[:_SHOWN], *more]
 
 
 def _shown(each: Dependence) -> str:
@@ -178,14 +174,15 @@ def _case_changes(
     before, after = _origins(saved), _origins(new)
     other = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
     if other:
-        each = _first([f"`{name}` was {before[name]} and is {after[name]}" for name in other])
-        text = f"{begins}, so names refer to other columns: {'; '.join(each)}"
+        each = [f"`{name}` was {before[name]} and is {after[name]}" for name in other]
+        columns = first_of(each, limit=_SHOWN, separator="; ")
+        text = f"{begins}, so names refer to other columns: {columns}"
         advice += _IF_SET
         yield StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=True)
     read = [each[1][0] for each in pairs if each[1][0].part]
     if read:
         verb = "is" if len(read) == 1 else "are"
-        names = ", ".join(_first([_shown(each) for each in read]))
+        names = first_of([_shown(each) for each in read], limit=_SHOWN)
         text = f"{begins}: {names} {verb} looked up by name"
         yield StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice)
 

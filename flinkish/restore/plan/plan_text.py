@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.messages.plan import PlanVerdict, QueryRow, RestoreOutcome, RestorePlan
-from flinkish.units import size_text
+from flinkish.units import first_of, size_text
 from flinkish.units import table as aligned
 
 #: The titles of the columns of a plan's table.
@@ -147,8 +147,7 @@ _NAMED = 5
 def _listed(words: Sequence[str], separator: str = "; ") -> str:
     """Return the names or sentences of rows with the same advice, each once. Pure."""
     each = list(dict.fromkeys(words))
-    more = [f"{len(each) - _NAMED} more"] if len(each) > _NAMED else []
-    return separator.join(each[:_NAMED] + more)
+    return first_of(each, limit=_NAMED, separator=separator)
 
 
 def _told(plan: RestorePlan, query: QueryRow) -> bool:

@@ -180,7 +180,7 @@ def test_the_damaged_row_is_named() -> None:
     for damaged, reason in (
         (row[:24] + b"", "row 2 of a block: a value lies outside its row"),
         (row[:16], "row 2 of a block: 2 fields need 24 bytes at least"),
-        (row[:-1], "row 2 has 31 bytes, not whole words"),
+        (row[:-1], "row 2 has 31 bytes: no multiple of 8"),
     ):
         with pytest.raises(StateFormatError, match=f"2.snapshot: {reason}"):
             codec.decode([row, row, damaged, row], name="2.snapshot")
@@ -297,6 +297,19 @@ def test_range_keys_come_back_and_sort(first: str, second: str, data: st.DataObj
 def test_unknown_encodings_are_refused(encoder: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedState):
         compile_key(schema("long", "string"), encoder)
+
+
+TIMED = {"keyStateEncoderType": "TimestampAsPostfixKeyStateEncoderSpec"}
+
+
+@pytest.mark.parametrize("encoder", [{**RANGE, "orderingOrdinals": [1]}, TIMED])
+def test_keys_that_do_not_fit_are_refused(encoder: dict[str, Any]) -> None:
+    codec = compile_key(schema("string", "long"), encoder)
+    names = pa.array(["a"])
+    with pytest.raises(CannotEncode, match="1 columns in place of 2"):
+        codec.encode(pa.RecordBatch.from_arrays([names], names=["k"]), framed=True)
+    with pytest.raises(CannotEncode, match="cannot be encoded"):
+        codec.encode(pa.RecordBatch.from_arrays([names, names], names=["k", "t"]), framed=True)
 
 
 def test_damaged_keys_are_refused() -> None:

@@ -96,7 +96,7 @@ def test_each_setting_is_told_once_with_the_parts_that_depend_on_it() -> None:
     ansi, zones = changes(before, after)
     assert ansi.text.startswith("spark.sql.ansi.enabled was false and is true: key `k0` depends")
     assert "--conf spark.sql.ansi.enabled=false" in ansi.advice
-    assert f"key `k2` ({HOUR}), 2 more depend on it" in zones.text
+    assert f"key `k2` ({HOUR}) and 2 more depend on it" in zones.text
 
 
 def test_parts_that_had_several_values_are_not_all_given_one() -> None:
