@@ -228,22 +228,18 @@ def begin_stop(
     format: str,
     drain: bool,
     is_retry: bool,
-) -> PendingSavepoint | str:
+) -> PendingSavepoint:
     """Begin to stop a job, and return the stop.
 
-    If an earlier try has begun a stop, a retry returns that stop. If an earlier try has stopped the
-    job, a retry returns the path of the savepoint.
+    If an earlier try has begun a stop and the job has not run again since, a retry returns that
+    stop, complete or not.
     """
     job = Job.of(flinkish, flinkish.find_job(reference, include_final=True))
-    saved = job.savepoints()
-    if is_retry and job.is_final and saved and saved[-1].trigger == "stop":
-        flinkish.reporter.note(f"an earlier try has stopped job {job.job_id}")
-        return saved[-1].path
-    begun = lifecycle.earlier_stop(flinkish, job.record) if is_retry else None
-    if begun is None:
+    stop = lifecycle.earlier_stop(flinkish, job.record) if is_retry else None
+    if stop is None:
         return job.begin_stop(directory, format=format, drain=drain)
-    flinkish.reporter.note(f"an earlier try is stopping job {job.job_id}")
-    return PendingSavepoint(begun.request_id, job.job_id, flinkish)
+    flinkish.reporter.note(f"an earlier try has begun to stop job {job.job_id}")
+    return PendingSavepoint(stop.request_id, job.job_id, flinkish)
 
 
 def upgraded(

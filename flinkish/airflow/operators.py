@@ -242,6 +242,9 @@ class FlinkishStopOperator(FlinkishSavepointOperator):
 
     def __init__(self, *, drain: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if self.full:
+            hint = "take one before the stop, with FlinkishSavepointOperator(full=True)"
+            raise UsageError("a stop takes no full savepoint", hint=hint)
         self.drain = drain
 
     def execute(self, context: Any) -> str:
@@ -255,8 +258,6 @@ class FlinkishStopOperator(FlinkishSavepointOperator):
                 drain=self.drain,
                 is_retry=is_retry(context),
             )
-            if isinstance(pending, str):
-                return pending
             if not self.deferrable:
                 return pending.result(self.timeout).path
         return self._wait_for(pending)

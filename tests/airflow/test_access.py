@@ -146,18 +146,22 @@ def test_a_savepoint_of_a_lost_driver_fails(cli: Command, context: Context) -> N
 def test_a_retry_of_a_stop(cli: Command, context: Context) -> None:
     job = cli.start("slow")
 
-    def again(*, is_retry: bool) -> PendingSavepoint | str:
+    def again(*, is_retry: bool) -> PendingSavepoint:
         return begin_stop(context, job, "sp", format="native", drain=False, is_retry=is_retry)
 
     first = again(is_retry=False)
     second = again(is_retry=True)
-    assert isinstance(first, PendingSavepoint)
     assert second == first, "it waits for the first"
     wait_until(lambda: first.is_done, "the stop")
     (saved,) = context.registry.savepoints(job)
-    assert again(is_retry=True) == saved.path
+    assert HERE.look_at_savepoint(again(is_retry=True).request_id) == {"savepoint": saved.path}
     with pytest.raises(WrongState):
         again(is_retry=False)
+    context.registry.restart(context.registry.job(job), "by an operator")
+    context.registry.transition(job, JobState.RUNNING, "restarted")
+    context.registry.transition(job, JobState.FAILED, "the driver was killed")
+    with pytest.raises(WrongState):
+        again(is_retry=True)  # the job ran on after the savepoint
 
 
 @pytest.fixture
