@@ -46,8 +46,8 @@ class SnapshotFacts:
     def see(self, progress: Mapping[str, Any]) -> None:
         """Take in a progress report; a report that was seen before changes nothing."""
         batch = progress.get("batchId")
-        if batch is None or batch == self._seen:
-            return
+        if batch is None or batch == self._seen or not _is_of_batch(progress):
+            return  # the report of an idle trigger repeats the metrics of the last batch
         self._seen = batch
         if self._first is None:
             self._first = int(batch)
@@ -102,6 +102,7 @@ class ManagedQuery:
     adopted: bool = False
     quiesced: bool = False
     waited_until: str | None = None
+    last_batch_end: str | None = None
     recent_batches: tuple[BatchRun, ...] = ()
     snapshots: SnapshotFacts = field(default_factory=SnapshotFacts)
     progress: Mapping[str, Any] = field(default_factory=dict)
@@ -227,14 +228,16 @@ def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | Non
 
 
 def reported_batch(progress: Mapping[str, Any]) -> int | None:
-    """Return the newest batch that is committed as of a progress report. Pure.
-
-    Spark reports an idle trigger under the number of the next batch.
-    """
+    """Return the newest batch that is committed as of a progress report. Pure."""
     batch = progress.get("batchId")
-    if batch is None or "addBatch" in progress.get("durationMs", {}):
+    if batch is None or _is_of_batch(progress):
         return batch
     return batch - 1 if batch > 0 else None
+
+
+def _is_of_batch(progress: Mapping[str, Any]) -> bool:
+    """Return False for the report of an idle trigger, which has the number of the next batch."""
+    return "addBatch" in progress.get("durationMs", {})
 
 
 def operators_of(progress: Mapping[str, Any]) -> tuple[OperatorStatus, ...]:
@@ -250,12 +253,12 @@ def operators_of(progress: Mapping[str, Any]) -> tuple[OperatorStatus, ...]:
 
 
 def batch_end(progress: Mapping[str, Any]) -> str | None:
-    """Return when the batch of a progress report ended, in ISO 8601; None if unknown. Pure.
+    """Return when the batch of a progress report ended, in ISO 8601; None without one. Pure.
 
     Spark reports when the batch was triggered (UTC) and how long it took.
     """
     began, took = progress.get("timestamp"), progress.get("durationMs", {}).get("triggerExecution")
-    if not began or took is None:
+    if not began or took is None or not _is_of_batch(progress):
         return None
     moment = datetime.strptime(began, "%Y-%m-%dT%H:%M:%S.%fZ") + timedelta(milliseconds=took)
     return moment.isoformat(timespec="milliseconds") + "Z"
@@ -266,10 +269,8 @@ def with_batch(batches: tuple[BatchRun, ...], progress: Mapping[str, Any]) -> tu
 
     Spark's own list of reports is not read, as each report would be a call to the JVM.
     """
-    durations = progress.get("durationMs", {})
-    batch, took = progress.get("batchId"), durations.get("triggerExecution")
-    # Without addBatch it is the report of an idle query, with the number of the batch to come.
-    if batch is None or took is None or "addBatch" not in durations:
+    batch, took = progress.get("batchId"), progress.get("durationMs", {}).get("triggerExecution")
+    if batch is None or took is None or not _is_of_batch(progress):
         return batches
     before = tuple(each for each in batches if each.batch_id < batch)  # numbers may go back
     run = BatchRun(batch, took / 1000, progress.get("numInputRows", 0))
@@ -284,9 +285,11 @@ def status_of(query: ManagedQuery) -> QueryStatus:
     facts = query.progress
     query.snapshots.see(facts)
     query.recent_batches = with_batch(query.recent_batches, facts)
+    query.last_batch_end = batch_end(facts) or query.last_batch_end
     if query.quiesced or look.waits_for_input:
         query.waited_until = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     operators = operator_status(query.planned, operators_of(facts))
+    interval = query.facts.trigger_interval  # None for an irregular trigger
     return QueryStatus(
         name=query.name,
         query_id=query.query_id,
@@ -302,12 +305,9 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         error=look.error,
         notes=query.notes,
         plan=query.plan,
-        # Unknown for an irregular trigger.
-        waits_for_input=None
-        if query.facts.trigger_interval is None
-        else look.waits_for_input and not query.quiesced,
-        trigger_interval=query.facts.trigger_interval,
-        last_batch_end=batch_end(facts),
+        waits_for_input=None if interval is None else look.waits_for_input and not query.quiesced,
+        trigger_interval=interval,
+        last_batch_end=query.last_batch_end,
         waited_until=query.waited_until,
         own_location=query.own or "",
         snapshot_version=query.snapshots.version,

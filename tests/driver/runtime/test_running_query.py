@@ -20,24 +20,30 @@ from flinkish.driver.runtime.running_query import (
 from flinkish.errors import WrongState
 from flinkish.messages.queries import BatchRun
 
+RAN, IDLE = {"triggerExecution": 9, "addBatch": 7}, {"triggerExecution": 9}
+BEGAN = {"timestamp": "2026-11-23T23:59:59.750Z"}
+
 
 @pytest.mark.parametrize(
     ("progress", "expected"),
     [
         (
-            {"timestamp": "2026-11-23T23:59:59.750Z", "durationMs": {"triggerExecution": 500}},
+            {**BEGAN, "durationMs": {"triggerExecution": 500, "addBatch": 400}},
             "2026-11-24T00:00:00.250Z",
         ),
-        ({"timestamp": "2026-11-23T10:00:00.000Z", "durationMs": {}}, None),
+        ({**BEGAN, "durationMs": {"triggerExecution": 3, "latestOffset": 2}}, None),
+        ({**BEGAN, "durationMs": {}}, None),
         ({}, None),
     ],
+    ids=["batch", "idle", "unfinished", "none yet"],
 )
 def test_the_end_of_a_batch(progress: dict[str, Any], expected: str | None) -> None:
     assert batch_end(progress) == expected
 
 
-def progress(batch: int, **metrics: int) -> dict[str, Any]:
-    return {"batchId": batch, "stateOperators": [{"customMetrics": metrics}]}
+def progress(batch: int, durations: dict[str, int], **metrics: int) -> dict[str, Any]:
+    operators = [{"customMetrics": metrics}]
+    return {"batchId": batch, "durationMs": durations, "stateOperators": operators}
 
 
 def test_snapshots_as_spark_4_3_reports_them() -> None:
@@ -47,18 +53,20 @@ def test_snapshots_as_spark_4_3_reports_them() -> None:
         "SnapshotLastUploaded.partition_0_default",
         "SnapshotLastUploaded.partition_1_default",
     )
-    facts.see(progress(40, **{first: -1, second: -1, "rocksdbNumSnapshotsAutoRepaired": 1}))
+    facts.see(progress(40, RAN, **{first: -1, second: -1, "rocksdbNumSnapshotsAutoRepaired": 1}))
     assert (facts.version, facts.repaired) == (40, 1)  # not more than this driver can know
-    facts.see(progress(40, **{first: -1, second: -1, "rocksdbNumSnapshotsAutoRepaired": 1}))
+    facts.see(progress(40, RAN, **{first: -1, second: -1, "rocksdbNumSnapshotsAutoRepaired": 1}))
     assert facts.repaired == 1
-    facts.see(progress(50, **{first: 48, second: 44, "numSnapshotsAutoRepaired": 2}))
+    facts.see(progress(50, IDLE, numSnapshotsAutoRepaired=1))
+    assert facts.repaired == 1, "it repeats the metrics of the last batch"
+    facts.see(progress(50, RAN, **{first: 48, second: 44, "numSnapshotsAutoRepaired": 2}))
     assert (facts.version, facts.repaired) == (44, 3)
 
 
 def test_snapshots_of_a_spark_that_does_not_report_them() -> None:
     facts = SnapshotFacts()
     facts.see({})
-    facts.see(progress(3, rocksdbCommitFlushLatency=2))
+    facts.see(progress(3, RAN, rocksdbCommitFlushLatency=2))
     assert (facts.version, facts.repaired) == (None, None)
 
 
@@ -90,6 +98,27 @@ def test_a_report_without_a_batch_adds_none(progress: dict[str, Any]) -> None:
     assert with_batch(batches, progress) is batches
 
 
+def remote_query() -> ManagedQuery:
+    return ManagedQuery(
+        name="q",
+        generated_name=False,
+        facts=WriterFacts(),
+        writer=None,
+        begin=lambda: None,
+        handle=SimpleNamespace(_jsq="jsq"),
+        root_uri="s3a://bucket/q",
+        session=None,
+        query_id="id",
+        run_id="r",
+    )
+
+
+def look_at(query: ManagedQuery, reported: dict[str, Any] | None) -> None:
+    """Let the next look at the query see this progress report."""
+    look = SimpleNamespace(progress=reported, waits_for_input=True, has_ended=False, error=None)
+    query._run = SimpleNamespace(jsq="jsq", look=lambda: look)  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize(
     ("reported", "newest"),
     [
@@ -104,21 +133,24 @@ def test_an_idle_query_on_remote_storage_is_at_its_last_batch(
     reported: dict[str, Any] | None, newest: int | None
 ) -> None:
     """Spark reports an idle trigger under the number of the batch to come."""
-    query = ManagedQuery(
-        name="q",
-        generated_name=False,
-        facts=WriterFacts(),
-        writer=None,
-        begin=lambda: None,
-        handle=SimpleNamespace(_jsq="jsq"),
-        root_uri="s3a://bucket/q",
-        session=None,
-        query_id="id",
-        run_id="r",
-    )
-    look = SimpleNamespace(progress=reported, waits_for_input=True, has_ended=False, error=None)
-    query._run = SimpleNamespace(jsq="jsq", look=lambda: look)  # type: ignore[assignment]
+    query = remote_query()
+    look_at(query, reported)
     assert status_of(query).batch_id == newest
+
+
+def test_an_idle_query_ended_its_last_batch_when_it_did() -> None:
+    """A sink's log that is older than the last batch is another directory, not the time idle."""
+    query = remote_query()
+    for reported in (
+        {"batchId": 7, "durationMs": {"triggerExecution": 500, "addBatch": 400}, **BEGAN},
+        {
+            "batchId": 8,
+            "durationMs": {"triggerExecution": 3},
+            "timestamp": "2026-11-24T09:00:00.0Z",
+        },
+    ):
+        look_at(query, reported)
+        assert status_of(query).last_batch_end == "2026-11-24T00:00:00.250Z"
 
 
 class Writer:
