@@ -203,12 +203,17 @@ class Claims(QueryReports):
         return self._database.write(work)
 
     def claim_resources(
-        self, job_id: str, query: str, resources: Sequence[str], *, over: Collection[str] = ()
+        self,
+        job_id: str,
+        query: str,
+        resources: Sequence[str],
+        *,
+        over: Collection[tuple[str, str]] = (),
     ) -> list[Claim]:
         """Claim resources for a query that is about to start.
 
-        A query that claims nothing releases what it held. Jobs in ``over`` count as ended, although
-        their drivers have not recorded that yet.
+        A query that claims nothing releases what it held. ``over`` has the claims that do not
+        count, each as the id of its job and its resource.
 
         Returns the conflicting claims: those of other jobs, and those of this job's other queries
         on file sinks. If there are any, nothing was claimed. A table never conflicts.
@@ -233,7 +238,8 @@ class Claims(QueryReports):
                 for each in resources
                 if not each.startswith(_TABLE)
                 for claim in _holders(tx, each)
-                if _is_other(claim, job_id, query) and claim.job.job_id not in over
+                if _is_other(claim, job_id, query)
+                and (claim.job.job_id, claim.resource) not in over
             ]
             if others:
                 return others

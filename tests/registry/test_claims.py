@@ -37,7 +37,8 @@ def test_the_second_learns_of_the_first(registry: Registry, make_job: MakeJob) -
     held = registry.claim_resources(b, "q", [TABLE, OUT, ID])
     assert [(c.resource, c.job.job_id, c.query) for c in held] == [(OUT, a, "q"), (ID, a, "q")]
     assert registry.claim_resources(b, "q", [TABLE]) == [], "tables have several writers"
-    assert registry.claim_resources(b, "q", [OUT], over={a}) == []
+    assert len(registry.claim_resources(b, "q", [OUT, ID], over={(a, OUT)})) == 1
+    assert registry.claim_resources(b, "q", [OUT], over={(a, OUT)}) == []
     assert {(c.place, c.is_table, c.job.job_id) for c in registry.writers()} == {
         *(("/out", False, a), ("/t", True, a)),
         ("/out", False, b),

@@ -111,7 +111,7 @@ class OtherJobs:
         if output is not None:
             make = table_resource if output.is_table else file_resource
             resources.append(make(output.place))
-        over: set[str] = set()
+        over: set[tuple[str, str]] = set()
         while True:
             held = self._registry.claim_resources(self._job_id, query, resources, over=over)
             if not held:
@@ -119,10 +119,10 @@ class OtherJobs:
             here = [claim for claim in held if claim.job.job_id == self._job_id]
             if here:
                 raise _in_use_here(query, here[0])
-            ended = {claim.job.job_id for claim in held if self._is_over(claim, sink)}
-            if not ended:
-                raise _in_use(query, held[0], self._writer(held[0]))
-            over |= ended
+            counting = [claim for claim in held if not self._is_over(claim, sink)]
+            if counting:
+                raise _in_use(query, counting[0], self._writer(counting[0]))
+            over |= {(claim.job.job_id, claim.resource) for claim in held}
 
     def _is_over(self, claim: Claim, sink: NewSink) -> bool:
         """Return whether a claim does not count: its job is over, or another directory is meant."""
@@ -196,6 +196,6 @@ def _in_use_here(query: str, claim: Claim) -> ConsentNeeded:
         f"query '{query}' would write to {claim.place}, to which the running query "
         f"'{claim.query}' of the same program writes: of two queries on one file sink, the output "
         "of one is dropped",
-        hint="write to another path, or start one after the other has ended",
+        hint="write to another path, or start this query when the other has ended",
         reasons=["sink-in-use"],
     )

@@ -105,7 +105,10 @@ def test_the_first_batch_of_another_host_may_be_for_the_same_directory(
 
 @pytest.mark.usefixtures("unread_sinks")
 def test_a_local_checkpoint_of_another_host_is_another(registry: Registry) -> None:
-    add(registry, "a").take("q", KAFKA, None, None, checkpoint="/chk")
+    add(registry, "a").take("q", KAFKA, "id", None, checkpoint="/chk")
     registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
+    registry.heartbeat("a" * 32, [QueryStatus("q", "id", "r", "/chk")])
     other = add(registry, "b")
+    with pytest.raises(ConsentNeeded, match="the query id and the batches of query 'q'"):
+        other.take("q", KAFKA, "id", None, checkpoint="/chk")  # a copy: the id is the same
     other.take("q", KAFKA, None, None, checkpoint="/chk")
