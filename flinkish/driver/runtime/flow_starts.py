@@ -87,6 +87,8 @@ class FlowStarts:
             if query.query_id:  # its checkpoint exists: an earlier run's, or restored
                 self._gate.add(query)
         self._flows = [query.name for query in waiting]
+        for name in self._flows:  # all that --queries may have announced, though none runs yet
+            self._start_phase.started(name)
         self._start_phase.ended()
         self._on_start()
         return settings

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from flinkish.driver.runtime.flow_starts import FlowStarts
 from flinkish.driver.runtime.start_phase import (
     ASKED,
     COMPLETE,
@@ -36,6 +40,26 @@ def test_it_ends_when_the_program_waits() -> None:
     phase.waited()
     assert phase.is_over
     assert phase.is_complete
+
+
+def test_the_flows_of_a_pipeline_are_those_that_were_announced() -> None:
+    phase = StartPhase(announced=2)
+    flows: list[Any] = [SimpleNamespace(name=name, query_id=None) for name in ("a", "b")]
+    nothing: Any = None
+    starts = FlowStarts(
+        preparer=nothing,
+        restorer=None,
+        gate=nothing,
+        start_phase=phase,
+        not_served=[],
+        on_start=lambda: None,
+        paths=nothing,
+        is_guest=False,
+    )
+    starts.flows_prepared(flows[:1])
+    assert (phase.is_over, phase.is_complete, phase.missing) == (True, False, 1)
+    starts.flows_prepared(flows)
+    assert (phase.is_complete, phase.missing) == (True, 0)
 
 
 def test_a_query_that_is_being_started_is_named() -> None:
