@@ -46,7 +46,7 @@
 
 The ids and codes are part of the command line's contract. The record of an error (``to_record``)
 crosses process boundaries, as in the registry, and :func:`from_record` turns it back into an error
-of the class with its id. A subclass in another module is internal and has its base's id.
+of the class with its id. Subclasses elsewhere are internal; only FilesVanished has its own id.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def list_directory(directory: str, *, must_exist: bool = False) -> Listed:
 def list_registry(context: Context) -> Listed:
     """Return the registry's savepoints as they are now, and the records of those that are gone.
 
-    Raises RegistryError or StorageError if the registry or a savepoint cannot be read.
+    Raises RegistryError if the registry cannot be read; unreadable savepoints are in the result.
     """
     from flinkish.savepoint.directory.catalog import read_paths
 

@@ -33,13 +33,14 @@ class OperatorPlan:
     Parameters
     ----------
     query : str or None
-        The program's query; None for state that no operator takes.
+        The program's query; for state that no operator takes, its query in the savepoint (None for
+        the one query of a plain checkpoint).
     uid, operator_id : str or None
         The operator's identity, if it has one.
     kind : str or None
         Spark's name for the operator.
     verdict : str
-        ``as-is``, ``renumbered``, ``moved``, ``new``, ``dropped``, ``migrate``, ``rescale``,
+        ``as-is``, ``renumbered``, ``new``, ``dropped``, ``migrate``, ``rescale``,
         ``consent-needed`` or ``incompatible``.
     reason : str or None
         The id of the reason, for scripts.

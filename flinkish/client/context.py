@@ -204,7 +204,7 @@ class _OpenedRegistry:
 class Interrupted(KeyboardInterrupt):
     """A signal ended the wait, not the work.
 
-    ``code`` is the exit status, 130 or 143; ``follow`` the command that follows the work.
+    ``code``: the exit status, 130 or 143. ``follow``: a command that shows or continues the work.
 
     It is a KeyboardInterrupt, not an Exception, so that no ``except Exception`` catches it.
     """
@@ -218,7 +218,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible(message: str, follow: str) -> Iterator[None]:
-    """Make Ctrl-C and SIGTERM end a wait with a message and the command that follows the work."""
+    """Make Ctrl-C and SIGTERM end a wait with a message; ``follow``: see :class:`Interrupted`."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -248,7 +248,7 @@ def requester() -> str:
 
 
 def _limit_transfers(config: Config) -> None:
-    """Pass a number of transfers to the storage if one is configured, as its import is slow."""
+    """Set the number of transfers only if it is configured: importing the storage takes time."""
     key = "execution.savepoint.transfers"
     if config.setting(key).origin != "default":
         from flinkish.storage import set_connections

@@ -1,4 +1,4 @@
-"""Ask a driver that starts no query for a program's operators, or for the plan of a restore."""
+"""Ask a driver, which starts no query, for a program's operators, or for a restore's plan."""
 
 from __future__ import annotations
 

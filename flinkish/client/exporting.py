@@ -213,7 +213,7 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
         if mapped != data:
             changed[entry] = mapped
     for entry, mapped in changed.items():
-        # Hadoop reads a file without a checksum file, but not one that contradicts it.
+        # Hadoop reads a file that has no checksum file, but not one whose checksum file is wrong.
         storage.remove_file(*storage.split(checksum_file_of(entry)))
         storage.write_atomically(entry, mapped)
     if not changed:

@@ -109,8 +109,8 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
 def with_spark(launch: Launch, program: Program) -> Launch:
     """Return a recorded launch with another Spark, master or Python, where a program names one.
 
-    If the program names a Python but no Spark, that Python's own pyspark is used, because the
-    recorded Spark belongs to the old Python. Settings of the program are added.
+    If the program names a Python but no Spark, ``$SPARK_HOME`` or else that Python's own pyspark is
+    used, because the recorded Spark belongs to the old Python. Settings of the program are added.
     """
     launch = replace(launch, conf={**launch.conf, **program.conf})
     if program.master is not None:

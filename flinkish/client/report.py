@@ -152,8 +152,8 @@ def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, str | None]:
 def growth_of(entries: Sequence[CatalogEntry]) -> tuple[Growth, ...]:
     """Return the growth of each operator over savepoints, which are newest first. Pure.
 
-    A query keeps its id across restarts and restores. Its operators are recognised by uid, else by
-    operator id, else by ordinal.
+    A query is recognised by its id. A restart keeps this id, but a fork or a restore of an older
+    savepoint gives a new one. Operators are recognised by uid, else operator id, else ordinal.
     """
     newest: dict[tuple[str, str | int], tuple[CatalogEntry, QueryRecord, OperatorRecord]] = {}
     points: dict[tuple[str, str | int], list[Point]] = {}

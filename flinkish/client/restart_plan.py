@@ -160,7 +160,7 @@ def check_ended(context: Context, job: JobRecord) -> JobRecord:
 def check_alone(registry: Registry, job: JobRecord) -> None:
     """Raise an error if another job or an unfinished upgrade continues from the state of ``job``.
 
-    If a user gave the job's name, no other unfinished job and no such upgrade may have that name.
+    If a user gave the job's name, no other unfinished job or upgrade may have that name either.
 
     Raises
     ------

@@ -193,7 +193,7 @@ class ProgramRunner:
             Seconds that all batches of a query may take.
         drop_output : bool
             Whether the output of all queries is discarded. Without this the output of file sinks
-            goes into a directory that is removed, and other sinks are refused.
+            goes into a temporary directory. Of other sinks only console, memory and noop may run.
         program : Program or path
             The program, or only its file.
         restore : RestoreOptions

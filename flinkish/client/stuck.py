@@ -54,7 +54,7 @@ def stuck_queries(
     now: float,
     timeout: float,
 ) -> list[Stuck]:
-    """Return the queries of a job that are stuck, or else its stuck driver. Pure.
+    """Return the driver of a job if it is stuck, or else the stuck queries of the job. Pure.
 
     ``queries``: as the driver last reported them. ``running_since``: when the job last became
     RUNNING. ``now``: by the registry's clock. ``timeout``: the value of

@@ -234,7 +234,7 @@ def launch(context: Context, submission: Submission) -> JobRecord:
 def _check_name(registry: Registry, name: str) -> None:
     """Raise NameTaken if a job of that name has not ended, and Locked if it is being upgraded.
 
-    A job whose driver has died has ended.
+    A job whose driver has died has ended, unless its supervisor restarts it.
     """
     jobs = reconcile(registry, registry.jobs(states=ACTIVE_STATES, name=name))
     holders = [job for job in jobs if not job.state.is_final]

@@ -210,7 +210,7 @@ def _reached(context: Context, job: JobRecord, watch: Watch, timeout: float | No
 
 
 def look(context: Context, job: JobRecord) -> JobRecord:
-    """Return the job in its current state; a job whose driver has died is FAILED."""
+    """Return the job in its current state; one whose driver has died is FAILED or FAILING."""
     return reconcile(context.registry, [context.registry.job(job.job_id)])[0]
 
 

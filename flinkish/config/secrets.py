@@ -84,7 +84,7 @@ def is_secret(key: str) -> bool:
 
 
 def holds_secret(key: str, value: str) -> bool:
-    """Return whether the name of its key makes a value secret, or the value contains a secret."""
+    """Return whether a key's name makes its value secret, or the value contains a secret."""
     if is_secret(key) and not _is_about_secrets(key, value):
         return True
     return mask_secrets(value) != value
@@ -129,7 +129,7 @@ def _masked_basic(match: re.Match[str]) -> str:
         text = a2b_base64(word + "=" * (-len(word) % 4)).decode()
     except ValueError:
         return match[0]
-    # Four letters of an ordinary word are three bytes of chance.
+    # Four letters of an ordinary word decode to three arbitrary bytes, which seldom pass this test.
     return match[1] + MASK if ":" in text and text.isprintable() else match[0]
 
 

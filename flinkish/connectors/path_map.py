@@ -70,7 +70,7 @@ NO_MAP = PathMap()
 
 
 def overlapping(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of old and of new locations in which one equals or contains the other."""
+    """Yield any two old locations, and any two new ones, of which one is or contains the other."""
     for side in (0, 1):
         places = sorted(pair[side] for pair in pairs)
         yield from (

@@ -36,7 +36,7 @@ class TableCommit:
         Whether the commit replaces all rows of the table, or may have replaced them.
     is_first
         Whether the history begins with this commit, and was not cut off before it: the commit
-        created the table, or brought it back to an unknown version or to one before those read.
+        created the table, or brought it back to a version that is unknown or was not read.
     """
 
     version: int
@@ -135,8 +135,8 @@ def drift(
     Parameters
     ----------
     commits, query_id, batch_id, recorded
-        As in :func:`rollback_target`, but ``commits`` may lack those before ``recorded``. Queries
-        that have written only before then count as new writers.
+        As in :func:`rollback_target`, but ``commits`` may lack those before ``recorded``. A query
+        whose earlier commits are all missing for this reason counts as a new writer.
     committed
         The batch of the query that the table is known to have had; by default, the saved batch.
     """

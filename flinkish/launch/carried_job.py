@@ -222,7 +222,7 @@ def _add_flinkish(target: zipfile.ZipFile, distributions: Sequence[str]) -> None
 
 
 def _add_program(target: zipfile.ZipFile, program: Program) -> list[str]:
-    """Add a program; return the words that start it, a path relative to the unpacked file."""
+    """Add a program; return the words that start it: its path in the archive, or its module."""
     if program.application is None:
         return [] if program.module is None else ["--module", program.module]
     name = f"program/{os.path.basename(program.application)}"

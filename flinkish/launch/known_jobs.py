@@ -196,7 +196,7 @@ def runs_under_other_ids(
 
     Runs that resumed from those runs under their query id are included. Forks are not: they are
     meant to run alongside the query. Only runs whose sink writes a repeated batch again are
-    included, because their rows count for the query. The job ``but`` does not count.
+    included: a restore of the query may write their rows again. The job ``but`` does not count.
     """
     of_query = registry.find_query(query_id)
     names = {query.name for _, query in of_query}

@@ -44,7 +44,7 @@ def left_without_batch(
 ) -> list[str]:
     """Return the names of the queries that a savepoint omits because they have no batch.
 
-    The savepoint is one of a job's checkpoints. ``facts`` (those that the driver recorded) and
+    The savepoint is taken from a job's checkpoints. ``facts`` (which the driver recorded) and
     ``committed`` (the newest committed batch in the checkpoint now) are by query name. Raises
     WrongState if the job never had a query or was purged, NoCommittedBatch if no query has
     committed a batch or a checkpoint is gone, and NotSavepointable as the driver would.

@@ -35,7 +35,7 @@ class UpgradeState(str, Enum):
     ended. A handover begins with PREPARING: the driver of the new program starts beside the old
     job. A shadow begins with SAVING, a savepoint of the old job, which keeps running. The upgrade
     is SHADOWING until the user decides, and PROMOTING while the old job is stopped for the shadow;
-    ENDING leads to ABANDONED.
+    for a shadow, ENDING leads to ABANDONED.
     """
 
     PREPARING = "PREPARING"

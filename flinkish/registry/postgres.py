@@ -170,7 +170,7 @@ class PostgresDatabase(Database):
             # A forked child must neither use nor close its parent's connection.
             self._inherited.append(self._connection if self._process != os.getpid() else None)
             self._process = os.getpid()
-            # The URL is parsed, because libpq accepts unescaped special characters in a password.
+            # libpq parses the URL here, as it accepts unescaped special characters in a password.
             settings: dict[str, Any] = {**_CONNECTION, **conninfo_to_dict(self._url)}
             # No server-side prepared statements: poolers in transaction mode lose them.
             self._connection = psycopg.connect(
@@ -247,5 +247,5 @@ def _clock_setting() -> float:
 
 
 def translate(sql: str) -> str:
-    """Convert ``:name`` parameters to psycopg's form and double percent signs."""
+    """Convert ``:name`` parameters to psycopg's form, and double each percent sign."""
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql.replace("%", "%%"))

@@ -67,9 +67,9 @@ class JobFacts:
 
     ``place`` is its own directory of checkpoints, ``origin`` what it was restored from, until its
     own checkpoints replace that; both normalised. ``is_unacknowledged`` is set if it has failed and
-    nobody has acknowledged the failure. ``saving`` is why a savepoint of it may be in progress.
-    ``checkpoint`` and ``log_bytes`` are looked up only for candidates (those without a
-    :func:`standing_reason`).
+    nobody has acknowledged the failure. ``saving`` is why the job is needed: by a savepoint that
+    may be in progress, an upgrade, or another run. ``checkpoint`` and ``log_bytes`` are looked up
+    only for candidates (those without a :func:`standing_reason`).
     """
 
     job: JobRecord

@@ -74,7 +74,7 @@ def newest_run(
 
 
 def ever_ran(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job ever was RUNNING, that is, whether its program started all queries."""
+    """Return whether a job ever was RUNNING: its program started its queries, as far as known."""
     return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
 
 

@@ -188,7 +188,7 @@ class SqliteDatabase(Database):
         )
         try:
             # In WAL mode NORMAL loses nothing when a process dies. A power cut loses at most the
-            # last transactions, never the consistency of the file. These PRAGMAs read the file.
+            # last transactions, never consistency. These PRAGMAs read the file, and may fail.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
         except BaseException:

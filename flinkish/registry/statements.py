@@ -77,10 +77,10 @@ def without_superseded(
 ) -> list[JobRecord]:
     """Return those of the ended jobs that no later job among them has continued. Pure.
 
-    A later job continues an earlier one if it runs one of the earlier job's queries, started from
-    its checkpoints or savepoints, or started from the same savepoint, as after an upgrade that was
-    rolled back. A fork continues no other job, nor does a job that never started a query.
-    ``query_ids`` and ``savepoints`` (paths) are by job id.
+    A later job continues an earlier one if it runs one of the earlier job's queries, or was started
+    from the earlier job's checkpoints or savepoints, or from the same savepoint as the earlier job
+    (as after an upgrade that was rolled back). A fork continues no other job, nor does a job that
+    never started a query. ``query_ids`` and ``savepoints`` (paths) are by job id.
     """
 
     def goes_on(later: JobRecord, job: JobRecord) -> bool:
@@ -244,7 +244,7 @@ def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobReco
 def _started_from(
     rows: Callable[..., Sequence[Row]], job: JobRecord, ended: float
 ) -> Iterator[JobRecord]:
-    """Yield the jobs started from a job's state after its end that ran a query or did not end."""
+    """Yield jobs that started from a job's state after its end, and ran a query or are not over."""
     saved = rows("SELECT path FROM flinkish_savepoints WHERE job_id = :id", id=job.job_id)
     paths = {str(row["path"]) for row in saved}
     later = rows(

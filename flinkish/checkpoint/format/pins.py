@@ -30,7 +30,7 @@ PIN_ROW_CHECKSUM: Final = f"{PIN_STORE}rowChecksum.enabled"
 PIN_CHANGELOG: Final = f"{PIN_STORE}rocksdb.changelogCheckpointing.enabled"
 #: Delimiter between the records of a list: 1 is ",", 2 is none.
 PIN_MERGE_OPERATOR: Final = f"{PIN_STORE}rocksdb.mergeOperatorVersion"
-#: Not pinned, although a checkpoint written with 2 needs it set again before Spark 4.3.
+#: Not pinned, although Spark before 4.3 needs it set again for a checkpoint written with 2.
 SETTING_CHECKPOINT_FORMAT: Final = f"{PIN_STORE}checkpointFormatVersion"
 
 PROVIDER_PACKAGE: Final = "org.apache.spark.sql.execution.streaming.state."

@@ -98,7 +98,7 @@ def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
 
 
 def spark_json(value: Any) -> str:
-    """Return JSON as Spark's Jackson writes it: compact, unescaped, but escapes in capitals."""
+    """Return compact JSON as Spark writes it: non-ASCII stays, escapes have capital hex digits."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPE.sub(lambda m: "\\u" + m[1][1:].upper() if len(m[1]) > 1 else m[0], text)
 

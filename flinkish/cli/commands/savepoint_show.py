@@ -90,7 +90,7 @@ def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
     }
 
 
-#: The note on a savepoint that was taken before the program had waited for its queries.
+#: The note on a savepoint that was taken while the program might still start other queries.
 INCOMPLETE = "the program may not have started all its queries; later ones are missing"
 _SHARED = (
     "Operators of several queries share an operator id: address them as QUERY/UID or QUERY/ORDINAL."

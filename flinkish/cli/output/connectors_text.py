@@ -20,7 +20,7 @@ _UNKNOWN = "unknown"
 def connectors_lines(
     matrix: ConnectorMatrix, created: Version | None = None, resumed: Version | None = None
 ) -> list[str]:
-    """Return the table as lines: only the cells between the given versions, or without them all."""
+    """Return the table as lines: the cells between the given versions, or all if none is given."""
     if created is not None or resumed is not None:
         lines = _pairs(matrix.between(created, resumed))
         if not lines:

@@ -121,7 +121,7 @@ def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
 
 
 def _query_table(queries: Sequence[QueryStatus], has_ended: bool, width: int | None) -> list[str]:
-    """Return the table of a job's queries, whose end a driver that died may not have recorded."""
+    """Return the table of a job's queries; a driver that died may not have recorded their end."""
     rows = [
         (
             query.name,

@@ -135,7 +135,7 @@ def _origin(matrix: Matrix) -> str:
 def _evidence_text(matrix: Matrix, version: Version) -> str:
     """Return the sentence that names the measured releases behind an answer.
 
-    It is empty for a line of versions, a measured release, or a line without measured releases.
+    It is empty for a line of versions, a measured release, or a release of an unmeasured line.
     """
     from flinkish.compat.model import Evidence
 

@@ -84,7 +84,7 @@ class FileReading(SourceAnswer):
     move
         From where to where the files of ``outside`` would have been moved; None if unknown.
     too_deep
-        Whether there are files below the path, but all in directories in which Spark reads none.
+        Whether files that were read lie below the path, but only in directories that Spark skips.
     asked_outside
         How many files of ``outside`` the newest committed batch has, if no batch is planned.
     only_batch

@@ -28,7 +28,7 @@ def topics_of(
     client or no answer, or if the broker refuses.
     """
     if not names:
-        return {}  # for the client, an empty list means all topics
+        return {}  # so no broker is asked
     with _client(servers, timeout) as admin:
         from kafka.protocol.consumer import OffsetSpec
         from kafka.structs import TopicPartition

@@ -38,7 +38,7 @@ from flinkish.registry.jobs import JobState
 _PARTITIONS = "spark.sql.shuffle.partitions"
 #: Seconds that a program waits at its end until the job's end is recorded.
 _PATIENCE_AT_END = 5.0
-#: Seconds after the last start of a query after which a notebook counts as having started them.
+#: Seconds after a notebook's last start of a query after which all its queries count as started.
 _QUIET = 1.0
 
 _current: Attachment | None = None

@@ -54,7 +54,7 @@ class AttachRequest:
 
     @property
     def parallelism(self) -> int | None:
-        """The requested number of state partitions, or None."""
+        """The number of shuffle partitions for the session, or None."""
         return self.config.integer(_PARALLELISM)
 
 

@@ -184,7 +184,7 @@ def _change(evolution: StoreEvolution) -> FamilyChange:
         defaults={paths[index]: value for index, value in evolution.begins.items()},
         places=evolution.places,
         key_places=evolution.key_places,
-        # The plan has compared the nullability in the program and in the schemas.
+        # The plan has compared the nullability, so a column may lose it; a null is then an error.
         check_nulls=evolution.places is not None,
         recodes={reduce(join_path, path, ""): each for path, each in evolution.recodes.items()},
     )

@@ -279,7 +279,7 @@ class PlanReader:
         return str(value.get()) if value.isDefined() else None
 
     def _origin(self, node: Any) -> str | None:
-        """Return where the program wrote a column of the node (since PySpark 4), or None."""
+        """Return the place of a column of the node in the program (since PySpark 4), or None."""
         if not self._spark4:
             return None
         for expression in items(node.expressions()):

@@ -84,7 +84,7 @@ class Steps:
     def tags(self) -> dict[int, Tag]:
         """Return the tag of each operator.
 
-        Raises InvalidUid when an operator has two names.
+        Raises InvalidUid when two tags of an operator contradict each other.
         """
         tags: dict[int, Tag] = {}
         for position, node in enumerate(self._nodes):

@@ -91,7 +91,7 @@ class DriverRestoreEnvironment:
     ) -> SinkPlan | None:
         """Judge whether the sink already has batches that the query would write.
 
-        A running job that is stopped first completes the batch that it has planned. So a query that
+        A running job completes the batch that it has planned before it is stopped. So a query that
         takes over from a running job replays no batch.
         """
         position = _position(new, offer, recipe.batch_id)

@@ -75,7 +75,7 @@ class Actions:
         self._quiesce_timeout = quiesce_timeout
         self._cancel_grace = cancel_grace
         self._limit = TimeLimit(savepoint_timeout, math.inf)  # of the request that is carried out
-        self._next_look = 0.0  # for a cancel, ``time.monotonic``
+        self._next_look = 0.0  # when to look for a cancel again, by ``time.monotonic``
 
     def perform(self, request: Request, closed: threading.Event) -> None:
         """Carry out ``request`` and write its result or error into the registry.
@@ -439,7 +439,7 @@ def _is_idle(query: ManagedQuery) -> bool:
 
 
 def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
-    """Return the error of a request that was given up before the program had started."""
+    """Return the error of a request given up before the program had started its queries."""
     names = [f"'{query.name}'" for query in runtime.queries()]
     starting = [f"'{name}'" for name in runtime.start_phase.in_flight]
     if not names and not starting:

@@ -96,7 +96,7 @@ def _run_once(
         if time.monotonic() > deadline:
             stop_hard([query.jsq])
             raise GivenUp(f"the last batch of query '{query.name}' took too long")
-        interrupted()  # comes last, because the batch may end while this asks the registry
+        interrupted()  # after the look at the deadline: the batch may end during this call
         time.sleep(_POLL)
     error = spark_jvm.error_of(query.jsq)
     if error is not None:

@@ -128,7 +128,7 @@ class Restorer:
 
         What its earlier drivers restored has an owner. The rest is checked again: the last driver
         may have been killed while it held its queries, or before a bounded query had ended. Names
-        in options are not checked again, as such queries may resume without this restorer.
+        in options are not checked again, as their queries may resume without this restorer.
 
         Parameters
         ----------

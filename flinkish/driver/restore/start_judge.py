@@ -177,7 +177,7 @@ class StartJudge:
         """Return the newest run of this job's name if it has continued under another query id.
 
         This happens when an older savepoint is restored. Unrelated runs of the name do not count:
-        the newest run must descend from a run in this checkpoint.
+        the newest run must descend from a run with this checkpoint's query id.
         """
         other = standing(self._registry, self._job.name, but=self._job.job_id)
         if other is None or self._job.state is JobState.RESTARTING:
@@ -233,7 +233,7 @@ class StartJudge:
     def _wrote_alike(
         self, name: str, reads: list[str], sink: NewSink, session: Any
     ) -> EarlierRun | None:
-        """Return the newest run of this job's name with the same input and the same kind of sink.
+        """Return the newest run of this job's name if it had the same input and kind of sink.
 
         The sink has no batch numbers. If it has a path, the run must have written to that path.
         """

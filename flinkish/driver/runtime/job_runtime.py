@@ -272,7 +272,10 @@ class Runtime:
             log(f"registry: {error.message}")
 
     def _program_waits(self, awaited: ManagedQuery | None = None) -> None:
-        """React to the program waiting, for ever if for one query: it starts no other for now."""
+        """React to the program waiting for its queries: it starts no other query for now.
+
+        ``awaited`` is the query that it waits for without a limit; None for any other wait.
+        """
         self.restore_gate.settle(awaited)
         self.start_phase.waited()
         self._running_if_started()

@@ -1,4 +1,4 @@
-"""Conversion to columns of the Python records that fastavro decodes, compiled for each schema.
+"""Conversion of Python records, as fastavro decodes them, to columns; compiled for each schema.
 
 Records are decoded by a *wire schema*. It matches the same bytes as the schema in a file's header,
 but has no logical types, and bytes in place of strings. So no value becomes a date, time or

@@ -60,9 +60,9 @@ Rows = Iterator[tuple[bytes, bytes]]
 
 
 def regrouped(blocks: Iterable[RowBlock], store: StoreMigration, name: str) -> Iterator[RowBlock]:
-    """Yield the rows of a partition of a store, with the families that need it regrouped.
+    """Yield the rows of a store's partition; those of families with a ``regroup`` are regrouped.
 
-    The new rows are framed as in RocksDB, in the form ``before`` of their family's migration.
+    The regrouped rows are framed as in RocksDB, in the form ``before`` of their family's migration.
 
     ``blocks`` are all rows of the partition. ``name`` is the store's, for errors.
     """

@@ -1,8 +1,8 @@
 """Plan how an operator's state becomes its target state: migrations of its rows.
 
-This module reads only the small ``metadata`` of a RocksDB snapshot, because the ids of its column
-families are stored nowhere else, and the headers of canonical files, which mark the families that
-are internal.
+This module reads only two small parts of state. The ``metadata`` of a RocksDB snapshot has the ids
+of its column families, which are stored nowhere else. The headers of canonical files mark the
+families that are internal.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _families_of(move: OperatorMigration, name: str) -> list[tuple[FamilyMigrati
 
 
 def _user_key(schemas: FamilySchemas) -> str:
-    """Return the schema of the user's key, which schemas of map state repeat after the whole key.
+    """Return the schema of the user's key; map state records it twice: within the key and alone.
 
     See ``StateStoreColumnFamilySchemaUtils.getMapStateSchema``.
     """

@@ -248,7 +248,7 @@ class Reader:
     def digests(self, salt_of: Any) -> Iterator[tuple[int, int, int]]:
         """Yield (rows, digest of keys, of content) of each family of the only database.
 
-        ``salt_of`` returns the salt of the family with a prefix. No row becomes a Python object.
+        ``salt_of`` returns a family's salt, given its prefix. No row becomes a Python object.
         """
         (store,) = self._stores
         prefix = ctypes.create_string_buffer(max(self._prefix, 1))

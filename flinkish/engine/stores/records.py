@@ -6,8 +6,8 @@ Delta and snapshot (``HDFSBackedStateStoreProvider``), changelog v1 (``StateStor
     end:    int32BE -1
 
 Changelog v2: ``writeUTF("v2")``, then records that each start with a byte for their kind (1 put,
-0x10 removal, 0x11 merge). A byte 0 is the end. v3 and v4 (checkpoint format 2) have the records of
-v1 and v2, after ``writeUTF("v3")`` or ``writeUTF("v4")`` and ``writeUTF(lineage)``.
+0x10 removal, 0x11 merge). A byte 0 is the end. In checkpoint format 2, v3 has the records of v1 and
+v4 those of v2, after ``writeUTF("v3")`` or ``writeUTF("v4")`` and ``writeUTF(lineage)``.
 """
 
 from __future__ import annotations

@@ -290,7 +290,7 @@ def _bring(files: StoreFiles, path: str, target: str, size: int) -> None:
 
 
 def _write_file(target: str, source: Any, most: int) -> int:
-    """Copy up to ``most`` bytes, one more of a larger file, and return the number written."""
+    """Copy up to ``most`` bytes, or one more if the source is larger; return the number written."""
     left = most + 1
     with open(target, "xb") as file:
         while left and (data := source.read(min(left, 1 << 20))):

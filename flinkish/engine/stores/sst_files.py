@@ -16,7 +16,7 @@ from flinkish.engine.rows.arrow_parts import MAX_ROWS
 from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.stores.rocksdb import open_files, rocksdb_errors
 
-#: Bytes after which an SST is ended: those of rows collected and sorted, or those in its file.
+#: An SST ends after this many bytes: ``Runs`` counts the collected rows, ``SortedRows`` the file.
 MAX_RUN_BYTES: Final = 64 << 20
 FAMILY_ID_BYTES: Final = 2
 _ROW_OVERHEAD: Final = 16

@@ -39,7 +39,7 @@ class RowBlock:
 
     ``family`` is ``default`` in stores without column families. ``keys`` are without the family's
     id. ``framed`` rows are encoded as in RocksDB (:mod:`flinkish.engine.rows.encodings` decodes
-    them); otherwise each key and value is an UnsafeRow.
+    them); otherwise each key and value is an UnsafeRow, but a list is still encoded as in RocksDB.
     """
 
     family: str

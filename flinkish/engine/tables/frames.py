@@ -88,7 +88,7 @@ class StateTable:
 
     @property
     def name(self) -> str:
-        """The column family's name; the store's name where the store has only one family."""
+        """The column family's name; the store's name where the store has no column families."""
         return self.store.name if self.family.name == DEFAULT_FAMILY else self.family.name
 
     @property

@@ -3,7 +3,7 @@
 v2 is Flink's ``StreamGraphHasherV2``, bit for bit. v3 is flinkish's own, and is independent of
 chaining, as Flink's proposal "StreamGraphHasherV3" is. Notation: ``H`` is murmur3_128 with seed 0
 (see :mod:`flinkish.operators.uids`), ``int(n)`` is n as 4 little-endian bytes (two's
-complement), ``+`` joins bytes.
+complement), ``+`` joins bytes, and ``int(n) * k`` is ``int(n)`` repeated k times.
 
 **Both.** An operator with a uid has the id ``H(UTF-8 of the uid)``, whatever surrounds it.
 

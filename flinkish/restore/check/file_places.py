@@ -201,7 +201,7 @@ def _with_moved(
     present = Directories()
     moved = planned = 0
     known = True
-    # Files of the planned batch come first, as they decide which remote directories are listed.
+    # Files of the planned batch come first, because the number of remote listings is limited.
     for each in sorted(outside, key=lambda each: each.batch <= newest):
         if not each.path.startswith(f"{old}/"):
             continue

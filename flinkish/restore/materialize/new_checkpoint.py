@@ -381,7 +381,7 @@ class _Assembly:
             if _is_operator_metadata(f"{STATE}/{ordinal}/{path}"):
                 change = partial(with_operator, root=_for_spark(self._final), ordinal=ordinal)
                 data = parsed(self._base, path, change, content) or content
-                # Spark's metadata counts: a join's four stores may be column families of one store.
+                # Spark's metadata decides: a join's four stores may be one store's column families.
                 stores = parse_operator_metadata(content, path).store_names
                 directory, _, name = path.rpartition("/")
                 number = parse_number(name)

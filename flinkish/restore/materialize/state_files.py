@@ -4,7 +4,7 @@ Renaming the files turns state of version V into version V + shift, as no delta,
 archive contains its version. Only the changelogs of checkpoint format 2 (Spark 4.x) do, in the
 lineage at their beginning.
 
-A new stateful operator of a query that continues at batch B must find state of version B + 1, or
+A new stateful operator of a query that continues after batch B must find state of version B + 1, or
 Spark fails. An empty snapshot of that version is what Spark would have after emptying its state.
 
 - HDFS-backed (Spark's ``HDFSBackedStateStoreProvider``): a snapshot is a compressed list of

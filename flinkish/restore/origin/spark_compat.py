@@ -80,7 +80,7 @@ def fit_query(
 
 
 def knows_join_format(spark: tuple[int, int], version: str) -> bool:
-    """Return whether a Spark (major, minor) accepts a join format, as tried on five lines."""
+    """Return whether a Spark (major, minor) accepts a join format, as tried on 3.5 to 4.3."""
     newest = "2" if spark < (4, 1) else "3" if spark < (4, 2) else "4"
     return version <= newest
 

@@ -21,7 +21,7 @@ class RunState(Protocol):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job can never run again."""
+        """Whether the job has ended."""
 
 
 class CommittingQuery(Protocol):
