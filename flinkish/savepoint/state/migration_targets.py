@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.checkpoint.format.pins import known_backend
+from flinkish.checkpoint.format.schema_files import DEFAULT_FAMILY
 from flinkish.engine.avro.schemas import spark_struct
 from flinkish.engine.errors import EngineError
 from flinkish.engine.migration.checkpoint_migration import plan_operators
@@ -138,17 +139,19 @@ def changes_of(
 
 
 def _family(operator: OperatorState, asked: str, name: str) -> tuple[str, str]:
-    places = [(s.name, f.name) for s in operator.stores for f in s.families]
-    if not name and len(places) == 1:
-        return places[0]
-    for place in places:
-        if name and name in place:
-            return place
-    names = ", ".join(sorted({f for _, f in places}))
+    places = {  # by the names that `state show` has
+        store.name if family.name == DEFAULT_FAMILY else family.name: (store.name, family.name)
+        for store in operator.stores
+        for family in store.families
+    }
+    state = next(iter(places)) if not name and len(places) == 1 else name
+    if state in places:
+        return places[state]
+    names = ", ".join(sorted(places))
     uid = asked.removesuffix(f"/{name}") if name else asked
     raise UsageError(
         f"the operator {uid!r} has several states: {names}"
         if not name
         else f"the operator {uid!r} has no state {name!r}; it has: {names}",
-        hint=f"name one: --schema {uid}/{places[0][1]}=FILE.avsc",
+        hint=f"name one: --schema {uid}/{next(iter(places))}=FILE.avsc",
     )

@@ -62,6 +62,18 @@ def test_a_schema_for_another_query_is_not_looked_at(recorded: Path, tmp_path: P
     assert all_rows(tmp_path / "new") == all_rows(recorded)
 
 
+def test_the_states_of_a_join_have_the_names_of_its_stores(tmp_path: Path) -> None:
+    """A join of state format 1 or 2 has four stores, each with one family of the default name."""
+    join = unpack("spark35-hdfs-join", tmp_path / "join")
+    asked = NewSchema("counts", 0, "", {"type": "record", "name": "r", "fields": []}, "uid")
+    with pytest.raises(UsageError, match="several states: left-keyToNumValues, ") as refused:
+        run(join, tmp_path / "new", schemas=(asked,))
+    assert "--schema uid/left-key" in refused.value.hint
+    asked = replace(asked, state="default", name="uid/default")
+    with pytest.raises(UsageError, match="has no state 'default'; it has: left-keyToNumValues, "):
+        run(join, tmp_path / "new", schemas=(asked,))
+
+
 def test_what_is_refused_and_how(recorded: Path, tmp_path: Path) -> None:
     asked = wider(recorded, "count")
     with pytest.raises(UsageError, match="has several states: "):
