@@ -107,7 +107,7 @@ class ContainerReader:
     def _part(self, most: int) -> bytes:
         size = self._number()
         if not 0 <= size <= most:
-            raise self._damaged(f"a part of {size} bytes")
+            raise self._damaged(f"a part of {size} bytes; it may have 0 to {most}")
         return self._take(size)
 
     def _number(self, first: bytes = b"") -> int:

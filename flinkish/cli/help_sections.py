@@ -206,7 +206,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "state show": (
         ("some rows of an operator's state", "state show savepoint-a totals --limit 20"),
-        ("one key", "state show savepoint-a totals --where \"customer = 'c1'\""),
+        ("one key", "state show savepoint-a totals --where \"key.customer = 'c1'\""),
     ),
     "state export": (
         ("the state as Parquet", "state export savepoint-a totals /tmp/totals"),

@@ -160,7 +160,7 @@ def conclude(
             error = left_behind
     if error is None and runtime.ending is None and runtime.is_held and outcome.status == 0:
         error = WrongState(
-            "the program ended without starting a query, but was to take over another job's"
+            "the program ended without starting a query, but was to take over another job's queries"
         )
     failed_query = runtime.session.failed_query() if runtime.ending is None else None
     runtime.end_queries()

@@ -33,8 +33,8 @@ def why_purged(job: JobRecord) -> WrongState | None:
     if not job.failure or MARK not in job.failure:
         return None
     return WrongState(
-        f"flinkish purge has removed the checkpoints of job {job.name} ({job.job_id}), or is about "
-        "to",
+        f"flinkish purge has removed what flinkish kept for job {job.name} ({job.job_id}), or is "
+        "about to",
         hint="start the program from a savepoint, or from scratch, with: flinkish run",
         job_id=job.job_id,
         state=job.state.value,
@@ -118,7 +118,7 @@ class Purging(Claims):
 
 def _mark(job: JobRecord, now: float) -> dict[str, Any]:
     """Return the failure of a purged job, which includes the job's own failure."""
-    removed = WrongState("its checkpoints and its log were removed by flinkish purge", hint="")
+    removed = WrongState("what flinkish kept for it was removed by flinkish purge", hint="")
     own = dict(job.failure) if job.failure else removed.to_record()
     return {**own, MARK: now}
 

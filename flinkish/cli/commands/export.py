@@ -95,8 +95,10 @@ def export(call: Call, **options: Any) -> int:
     Each query gets a directory in DIR for its checkpointLocation. Without APP.py the state stays
     as it is, and no JVM is started. With APP.py, the plan of check is carried out: the program
     runs to its end and none of its queries is started; the checkpoints are for the Spark that
-    runs the program. SAVEPOINT may also be a plain checkpoint, or a job that has ended. DIR is
-    created only when all checkpoints are complete. Exit codes 4 and 5 mean the same as for check.
+    runs the program. SAVEPOINT may also be a plain checkpoint, or a job that has ended. A
+    local DIR is created only when all checkpoints are complete; on remote storage the logs of a
+    checkpoint are written after everything else in it. Exit codes 4 and 5 mean the same as for
+    check.
     """
     parsed = ExportOptions(**options)
     with call.session(parsed.settings()) as session, driver_output(call.out):

@@ -41,8 +41,9 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
     that it was restored from. Always kept: the newest intact savepoint of each job, the one that
     a running job was restored from until the job has committed a batch, those that an unfinished
     upgrade, restart or run --resume may need, the target of a link in DIR, and files that other
-    savepoints use. Damaged savepoints do not count and are kept. The output gives the reason for
-    everything that is kept. Times are in UTC.
+    savepoints use. Damaged savepoints do not count; those that an option would have kept stay,
+    and so do those whose metadata cannot be read. The output gives the reason for everything that
+    is kept. Times are in UTC.
     """
     from flinkish.savepoint.manage.retention import Policy
 

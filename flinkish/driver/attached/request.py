@@ -182,7 +182,7 @@ def _merged(first: RestoreOptions, second: RestoreOptions) -> RestoreOptions:
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise UsageError(
-            f"{SPARK_PREFIX}{_RESTORE}parallelism is {text!r}",
-            hint="it is the number of state partitions, at least 1",
+            f"{text!r} is not a value of the restore option parallelism",
+            hint="give the number of state partitions, at least 1",
         )
     return int(text)

@@ -139,8 +139,8 @@ class IcebergTable:
         if oldest is not None and oldest.get("parent-snapshot-id") is not None:
             raise TableError(
                 f"the table {self._place}: the snapshots before {oldest['snapshot-id']} were "
-                "expired, and no later one is of the query; it cannot tell which of the query's "
-                "batches it has, and writes them again"
+                "expired, and no later one is of the query; Iceberg cannot tell which of the "
+                "query's batches the table has, and would write them again"
             )
         return None
 

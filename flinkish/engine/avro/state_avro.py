@@ -298,7 +298,7 @@ class _Form:
         """Yield the blocks of a pair of batches: the number of rows, and their bytes."""
         batches = (keys,) if values is None else (keys, values)
         if len(batches) != len(self.parts) or len({b.num_rows for b in batches}) != 1:
-            raise CannotEncode("keys and values are not as many rows, or not both given")
+            raise CannotEncode("keys and values differ in their rows, or one of them is missing")
         count = keys.num_rows
         arrays = [array_of_batch(b, a) for b, a in zip(batches, self.arrows.values(), strict=True)]
         size = sum(array.nbytes for array in arrays)

@@ -211,8 +211,8 @@ class _Collecting:
             if not _instants(columns.column(place)).equals(times):
                 raise EngineError(
                     f"{self._name}: the join key {place + 1} is a time, but not the event time of "
-                    "each row. The state does not record by which of the two joins of state "
-                    "format 4 store their rows"
+                    "each row. Joins of state format 4 store their rows by one of these two times, "
+                    "and the state does not record by which"
                 )
         return times
 

@@ -442,7 +442,7 @@ def _is_plain(operator: OperatorState, store: StoreState, family: FamilySchemas)
 def _unknown_kind(operator: OperatorState, kind: str) -> CannotMigrate:
     return CannotMigrate(
         f"the kind of the operator {_name(operator)} is unknown, and so whether its state is "
-        f"that of {kind}: name it"
+        f"that of {kind}: give Spark's name for the operator"
     )
 
 

@@ -126,7 +126,7 @@ def _judge(offers: RestoreOrigin, created: str, spark: str) -> Judgement:
 
 def _unknown(created: str | None, spark: str | None, why: str) -> VersionCheck:
     versions = SparkVersions(created, spark, "unknown")
-    text = f"whether this Spark can resume it was not checked: {why}"
+    text = f"it was not checked whether this Spark can resume the saved state: {why}"
     return VersionCheck(
         versions, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat")
     )
