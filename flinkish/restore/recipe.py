@@ -226,6 +226,6 @@ class Recipe:
         """Return whether the new checkpoint's planned batch has the whole input of the base's.
 
         ``entries`` are the lines of all sources of the base in its offset log. A source that is
-        reset, moved or no longer read has no part in the new checkpoint's planned batch.
+        reset, gets other offsets or is not read any more has no part in the new planned batch.
         """
         return self.replays_planned and (self.sources is None or self._keeping.issuperset(entries))

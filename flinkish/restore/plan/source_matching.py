@@ -4,8 +4,8 @@ A source is matched by its uid, in any query of the job. Otherwise it is matched
 in the saved queries that gave the state that the source feeds, or if there are none, in the query
 that continues. A source's name in Spark (``readStream.name``) belongs to its query: it is searched
 for in the query that continues, or if there is none, in those that gave the state. The remaining
-sources of that query are paired in order, as in Spark, so that a path may change. A new source
-starts without a saved position. So does one that ``--reset-source`` names, even if it was paired.
+sources of the continuing query are paired in order, as in Spark, so that a path may change. A new
+source starts without a saved position. So does one that ``--reset-source`` names, even if paired.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ class _Finder:
         return same[0] if same else None
 
     def _by_order(self) -> None:
-        """Pair the remaining sources in order, if neither query has more sources, or more left."""
+        """Pair the remaining sources in order, if the queries have equally many left and in all."""
         if self._own is None:
             return
         left = [s for s in self._sources if s.entry not in self._found and s.uid is None]

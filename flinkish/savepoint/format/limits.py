@@ -14,7 +14,7 @@ MAX_BLOCK: Final = 32 << 20
 #: All blocks together may unpack to SPARE bytes plus MAX_RATIO times the bytes on the disk.
 MAX_RATIO: Final = 100
 SPARE: Final = 256 << 20
-#: Bytes of all blocks with the header and the queries, after decompression.
+#: Bytes of those blocks that contain the header or queries, after decompression.
 MAX_QUERY_BYTES: Final = 128 << 20
 #: Bytes of the container's header (the schema takes 4 KiB).
 MAX_HEADER: Final = 64 << 10

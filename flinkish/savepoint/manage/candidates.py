@@ -83,9 +83,9 @@ def generations(
 
 
 def _has_all_queries(header: Header) -> bool:
-    """Return whether a savepoint has all queries of its job, if that is known.
+    """Return whether a savepoint is known to have all queries of its job.
 
-    It is unknown for a savepoint without a job, which has the queries that the user named.
+    That is not known of a savepoint taken offline, whose queries the user may have chosen.
     """
     pending = any(each.pending for each in header.job.left_out)
     return header.job.complete and not pending and header.trigger != TRIGGER_OFFLINE

@@ -47,8 +47,8 @@ class Candidate:
     ``needed`` are reasons to keep it regardless of the policy. ``run`` is the id of the job that
     took it. ``batches`` maps query ids to saved batches. ``taken_here`` is set if this registry
     knows that one of its jobs took it; any other savepoint may be a forgery, and makes no savepoint
-    taken here dispensable. ``has_all`` is set if it has all queries that its job had when it was
-    taken, as far as known.
+    taken here dispensable. ``has_all`` is set if it is known to have all queries that its job
+    had when it was taken.
     """
 
     path: str
@@ -124,7 +124,7 @@ def is_newest(job: Sequence[Timed], index: int) -> bool:
 
 
 def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
-    """Return whether fewer than ``count`` others are later, by the clock alone or by the batches.
+    """Return whether a savepoint is among the last ``count`` by the clock alone, or by the batches.
 
     By the batches means: of two savepoints with equal batches, or without a common query, the clock
     decides which is later. If their batches disagree, neither is later.

@@ -185,7 +185,7 @@ def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
 
     Only directories with the name that flinkish gives to savepoints of the job are considered. An
     unreadable savepoint is skipped: other commands report it, and its files are not shared. A
-    link is skipped, too: the users of a savepoint's files are looked for beside the link's target.
+    link is skipped, too: a disposal of its target would look for users beside the target only.
     """
     prefix = f"savepoint-{job_id[:6]}-"
     names = [
