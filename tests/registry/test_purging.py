@@ -59,7 +59,7 @@ def test_a_marked_job_is_not_started_again(registry: Registry, make_job: MakeJob
     assert why_purged(marked) is not None
     assert why_purged(registry.job(job.job_id)) is not None
     for seen in (job, marked):
-        with pytest.raises(WrongState, match="purge has removed the checkpoints"):
+        with pytest.raises(WrongState, match="purge has removed what flinkish kept"):
             registry.restart(seen, "again")
     assert registry.begin_purge(marked, {}) == marked, "an interrupted purge goes on"
 
