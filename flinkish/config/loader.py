@@ -24,6 +24,7 @@ from flinkish.errors import InvalidConfiguration, StorageError, UsageError
 
 #: The prefix of keys given as settings of Spark, for drivers that flinkish does not start.
 SPARK_PREFIX = "spark.flinkish."
+_SPARK = f"Spark setting {SPARK_PREFIX}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Config:
             (given_flags, here),
             (_dynamic(dynamic), here),
             (_environment(env), here),
-            ([(k, v, f"Spark setting {SPARK_PREFIX}{k}") for k, v in (spark or {}).items()], here),
+            ([(k, v, _SPARK + k) for k, v in (spark or {}).items()], here),
             *((_file(path), os.path.dirname(path)) for path in config_files(env, here)),
         ]
         settings: dict[str, Setting] = {}
@@ -311,8 +312,9 @@ def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
             text = (
                 f"{first_names[name]} and {spelling} are the same key, with two values ({origin})"
             )
-            if before.origin != origin:  # two variables of the environment
-                kept = environment_name(name)
+            if before.origin != origin:  # two settings of Spark, or variables of the environment
+                spark = origin.startswith(_SPARK)
+                kept = SPARK_PREFIX + name if spark else environment_name(name)
                 text = f"{before.origin} and {origin} set the same key, {name}, to two values"
             raise InvalidConfiguration(text, hint=f"keep only {kept}")
         first_names.setdefault(name, spelling)

@@ -51,6 +51,7 @@ def load(tmp_path: Path, here: Path) -> Load:
         *,
         flags: Mapping[str, str | None] | None = None,
         dynamic: Sequence[str] = (),
+        spark: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
         project: str | None = None,
         user: str | None = None,
@@ -61,7 +62,11 @@ def load(tmp_path: Path, here: Path) -> Load:
             (tmp_path / "config/flinkish/config.toml").write_text(user)
         env = {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
         return Config.load(
-            flags=flags, dynamic=dynamic, environ=env | dict(environ or {}), cwd=str(here)
+            flags=flags,
+            dynamic=dynamic,
+            spark=spark,
+            environ=env | dict(environ or {}),
+            cwd=str(here),
         )
 
     return run
@@ -169,6 +174,9 @@ def test_two_names_of_one_key_in_one_layer(load: Load) -> None:
     for variable in ("FLINKISH_REGISTRY ", "FLINKISH_REGISTRY_URL "):
         assert f"environment {variable}" in caught.value.message
     assert caught.value.hint == "keep only FLINKISH_REGISTRY_URL"
+    with pytest.raises(InvalidConfiguration, match="set the same key") as caught:
+        load(spark={SAVEPOINTS: "/a", "state.savepoints.dir": "/b"})
+    assert caught.value.hint == f"keep only spark.flinkish.{SAVEPOINTS}"
 
 
 def test_dynamic_options(load: Load) -> None:
