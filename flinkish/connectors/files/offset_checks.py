@@ -61,7 +61,7 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
         return row
     if row.verdict == "reset":
         return _reset(row, source, reading)
-    if target is not None:
+    if target is not None and reading.outside:
         return _moved(row, source, reading)
     row = replace(row, checks=(*row.checks, *_too_deep(source, reading)))
     if not reading.outside:
@@ -184,7 +184,7 @@ def _covered(
 
 def _moved(row: SourcePlan, source: NewSource, reading: FileReading) -> SourcePlan:
     """Return the row of a source whose files have been moved, as the user says."""
-    if not reading.outside or reading.move is None:
+    if reading.move is None:
         return row
     if not reading.moved or reading.planned_moved < reading.planned_outside:
         missing = reading.planned_outside - reading.planned_moved

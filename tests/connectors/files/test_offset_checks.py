@@ -52,6 +52,10 @@ def test_moved_gives_the_files_in_the_log_their_new_paths() -> None:
     assert "continues after the 4 files that were moved from file:///in/old to" in found.text
     # Said of files that lie where they lay, it changes nothing.
     assert judged(SAME, FileReading("in/new", files=4), parse_target("moved")) == SAME
+    covered = FileReading("in", files=4, too_deep=True)
+    told = FILES.changed(reads(NEW), source(OLD))
+    assert judged(told, covered, parse_target("moved")) == judged(told, covered)
+    assert "are not read again" in judged(told, covered).text
     unread = FILES.judge(CHANGED, None, parse_target("moved"), NO_OPTIONS)
     assert (unread.verdict, unread.reason) == ("incompatible", "set-offsets-form")
     assert "its files could not be looked for" in unread.text
