@@ -314,7 +314,7 @@ def _parent_text(reported: Reported) -> str:
         return f"{run}, started without a savepoint"
     if reported.parent_here:
         return f"{run}, after {base_name(reported.parent)}"
-    return f"{run}, started from {reported.parent}, which is not here"
+    return f"{run}, after {reported.parent}, which is not in this report"
 
 
 def _first_answers(savepoints: Sequence[Reported]) -> Sequence[SparkAnswer]:

@@ -138,7 +138,10 @@ def test_the_page_has_its_sections_and_their_facts() -> None:
         "savepoints": ["savepoint-012345-000000259200", "complete", "damaged", "fails", "ok"],
         "growth": ["flights/flights", "1,000 → 3,000", "1970-01-02", "1970-01-04"],
         "operators": ["flights: (flights string) → (flights string)"],
-        "lineage": ["after savepoint-012345-000000172800", "started from s3://u:******@b/x"],
+        "lineage": [
+            "after savepoint-012345-000000172800",
+            "after s3://u:******@b/x, which is not in this report",
+        ],
         "verdicts": ["Spark 4.3: ", "why"],
     }
     missing = {
