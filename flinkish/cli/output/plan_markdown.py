@@ -215,8 +215,8 @@ def _left_behind(plan: RestorePlan) -> list[str]:
     """Return the parts about state and positions of the savepoint that no query takes."""
     operators = [op for op in plan.operators if op.verdict == "dropped"]
     sources = [row for row in plan.sources if row.verdict == "dropped"]
-    rows = [(_named(op), _code(str(op.query)), _state(op), _happens(op)) for op in operators]
-    rows += [(_code(row.label), _code(str(row.query)), "-", _happens(row)) for row in sources]
+    rows = [(_named(op), _saved_query(op), _state(op), _happens(op)) for op in operators]
+    rows += [(_code(row.label), _saved_query(row), "-", _happens(row)) for row in sources]
     head = ("What", "Saved query", "State", "Why")
     return ["#### In the savepoint, but not in the program"] * bool(rows) + _table(
         head, rows[:_ROWS], len(rows)
@@ -258,6 +258,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], count: int) -> li
 
 def _named(op: OperatorRow) -> str:
     return f"{_code(op.label)} {_plain(op.kind or '')}".rstrip()
+
+
+def _saved_query(row: OperatorRow | SourceRow) -> str:
+    return _code(row.query) if row.query else "-"
 
 
 def _state(op: OperatorRow) -> str:

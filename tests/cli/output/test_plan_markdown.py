@@ -25,6 +25,7 @@ from flinkish.messages.plan import (
     PinRow,
     RestoreOutcome,
     RestorePlan,
+    SourceRow,
     SparkVersions,
 )
 from tests.restore.plan.test_restore_planner import planner_of
@@ -130,10 +131,18 @@ def test_the_reviewer_sees_the_verdict_what_to_do_and_every_operator(plan: Resto
     assert "the state of gone: 120 rows" in cells  # what would be lost
     at = cells.index("gone dedupe")
     assert cells[at + 3] == "no operator of the program takes this state"
+    assert cells[at + 1] == "q"
     (asked,) = [text for text in cells if text.startswith("gone (no-operator): ")]
     assert "use -n to drop it, or name the operator" in asked
     # what stops comes before what continues
     assert cells.index("kept stateStoreSave") < cells.index("stays dedupe")
+    # the one query of a plain checkpoint has no name
+    left = replace(plan.operators[-1], query=None)
+    page = read(
+        markdown(replace(plan, operators=(left,), sources=(SourceRow("", "s", verdict="dropped"),)))
+    )
+    for what in ("gone dedupe", "s"):
+        assert page.texts[page.texts.index(what) + 1] == "-"
 
 
 @pytest.mark.parametrize("name", HOSTILE)
