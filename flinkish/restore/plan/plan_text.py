@@ -41,12 +41,14 @@ def state_text(rows: int | None, size: int) -> str:
     return size_text(size) if rows is None else f"{rows:,} rows"
 
 
-def of_query(query: str, text: str, count: int) -> str:
+def of_query(query: str | None, text: str, count: int) -> str:
     """Return a note on a query with its name in front, where the job has several queries. Pure.
 
-    ``count`` is the number of queries. A note that names its query stays as it is.
+    ``count`` is the number of queries. A note that names its query or has none stays as it is.
     """
-    return text if count < 2 or f"'{query}'" in text else f"query '{query}': {text}"
+    if query is None or count < 2 or f"'{query}'" in text:
+        return text
+    return f"query '{query}': {text}"
 
 
 def plan_lines(plan: RestorePlan, *, table: bool = True) -> list[str]:
@@ -99,14 +101,14 @@ def findings(plan: RestorePlan) -> list[Finding]:
     """
     count = len(plan.queries)
     every = [
-        Finding(each.outcome, "", each.id, of_query(str(each.query), each.text, count), each.advice)
+        Finding(each.outcome, "", each.id, of_query(each.query, each.text, count), each.advice)
         for each in plan.checks
         if each.outcome is not RestoreOutcome.OK
     ]
     together: dict[tuple[RestoreOutcome, str, str], list[tuple[str, str]]] = {}
     for row in plan.rows:
         if row.verdict in _STOPS and row.advice:
-            who = f"{row.query}/{row.label}" if count > 1 else row.label
+            who = f"{row.query}/{row.label}" if count > 1 and row.query else row.label
             outcome = _OUTCOMES["ok" if plan.verdict == "ok" else _STOPS[row.verdict]]
             together.setdefault((outcome, row.reason, row.advice), []).append((who, row.text))
     for (outcome, reason, advice), rows in together.items():

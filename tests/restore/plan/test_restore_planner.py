@@ -583,6 +583,8 @@ def test_checks_of_the_whole_restore_come_first_and_count() -> None:
     assert "incompatible [spark-version]: no" in plan_lines(refused)
     warned = with_checks(plan, [Check("spark-version", RestoreOutcome.WARNING, "who knows")])
     assert warned.verdict == "ok"
+    two = replace(warned, queries=(QueryRow("q"), QueryRow("r")))
+    assert "warning [spark-version]: who knows" in plan_lines(two)
 
 
 def test_plans_of_single_queries_make_one() -> None:
@@ -762,4 +764,6 @@ def test_state_of_a_plain_checkpoint_that_nobody_takes_has_no_name_and_needs_non
     (row,) = plan.operators
     assert (row.verdict, row.advice) == ("dropped", "use -n to drop it")
     assert plan_rows(plan)[0][0] == "-"
+    (asked,) = findings(replace(plan, queries=(QueryRow("q"), QueryRow("r"))))
+    assert asked.who == "operator 0"
     assert planner.non_restored().error().hint.startswith("use -n")
