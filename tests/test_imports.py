@@ -46,7 +46,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "units": "",
         "history": "annotations",
         "messages": "errors annotations",
-        "connectors": "checkpoint operators messages errors units",
+        "connectors": "checkpoint operators messages errors config units",
         "cli": "upgrade client launch registry restore savepoint compat checkpoint "
         "operators storage errors config units messages log_lines",
         "client": "connectors launch registry restore savepoint compat checkpoint operators engine "

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from flinkish.config.keys import Key
 from flinkish.errors import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 #: The prefixes of a PostgreSQL registry's URL.
 POSTGRES = ("postgresql://", "postgres://")
@@ -76,6 +80,19 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def parse_time(text: str) -> datetime:
+    """Return the time of a text in ISO 8601, naive without a zone; a date alone means midnight.
+
+    Raises ValueError for any other text.
+    """
+    from datetime import datetime
+
+    # Python 3.10 does not know the letter; every Python takes a sign after a date for a separator.
+    word = re.sub("[Zz]$", "+00:00", text)
+    word = re.sub(r"^(\d{4}-?\d\d-?\d\d)(?=[+-])", r"\1T00:00", word, flags=re.ASCII)
+    return datetime.fromisoformat(word)
+
+
 def parse_moment(text: str, now: float) -> float:
     """Return the time, in seconds since the epoch, of a duration before ``now`` or of a time.
 
@@ -88,18 +105,14 @@ def parse_moment(text: str, now: float) -> float:
 
     word = text.strip()
     time_of_day = re.fullmatch(r"(\d\d?)(:\d\d(?::\d\d)?)", word, re.ASCII)
-    if word[-1:] in ("Z", "z"):
-        word = word[:-1] + "+00:00"  # Python 3.10 does not know the letter
     try:
         if time_of_day is not None:
             here = datetime.fromtimestamp(now)
             day, hour = f"{here:%Y-%m-%d}", time_of_day[1].zfill(2)
             moment = datetime.fromisoformat(f"{day}T{hour}{time_of_day[2]}")
             return (moment - timedelta(days=moment > here)).timestamp()
-        if re.fullmatch(r"\d{4}-\d\d-\d\d[+-]\d\d:\d\d", word, re.ASCII):
-            word = f"{word[:10]}T00:00{word[10:]}"  # Python takes the sign for a separator
         if re.match(r"\d{4}-", word, re.ASCII):
-            return datetime.fromisoformat(word).timestamp()
+            return parse_time(word).timestamp()
         if re.fullmatch(r"\d{8}", word, re.ASCII):  # meant as a date, not as so many seconds
             raise ValueError
         return now - parse_duration(word)

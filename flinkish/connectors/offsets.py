@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from flinkish.checkpoint.format.logs import log_offset
+from flinkish.config.values import parse_time
 from flinkish.connectors.sources import ACCEPT_LOST_ROWS, SET
 from flinkish.errors import UsageError
 from flinkish.messages.plan import Move
@@ -94,9 +95,8 @@ def parse_target(text: str) -> Target:
 def _milliseconds(text: str) -> int:
     if re.fullmatch("[0-9]{1,15}", text):
         return int(text)
-    zoned = text[:-1] + "+00:00" if text[-1:] in ("Z", "z") else text
     try:
-        moment = datetime.fromisoformat(zoned)
+        moment = parse_time(text)
     except ValueError:
         moment = None
     if moment is None:

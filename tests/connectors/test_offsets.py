@@ -59,6 +59,10 @@ def offsets(found: object) -> Target:
         ("timestamp:1700000000000", Target("timestamp", 1_700_000_000_000)),
         ("timestamp:2023-11-14T22:13:20Z", Target("timestamp", 1_700_000_000_000)),
         ("timestamp:2023-11-14T23:13:20.25+01:00", Target("timestamp", 1_700_000_000_250)),
+        ("timestamp:2023-11-14Z", Target("timestamp", 1_699_920_000_000)),
+        ("timestamp:2023-11-14z", Target("timestamp", 1_699_920_000_000)),
+        ("timestamp:2023-11-14+02:00", Target("timestamp", 1_699_912_800_000)),
+        ("timestamp:2023-11-14-02:00", Target("timestamp", 1_699_927_200_000)),
         ('{"a": {"0": 5}}', offsets({"a": {"0": 5}})),
         ("12", offsets(12)),
     ],
@@ -85,6 +89,14 @@ def test_targets(text: str, target: Target) -> None:
 def test_no_targets(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         parse_target(text)
+
+
+@pytest.mark.parametrize("text", ["2023-11-14", "2023-11-14T22:13:20"])
+def test_the_hint_for_a_time_without_a_zone_is_a_target(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_target(f"timestamp:{text}")
+    assert caught.value.hint == f"write {text}Z for UTC"
+    assert parse_target(f"timestamp:{text}Z").how == "timestamp"
 
 
 def test_words_for_a_target() -> None:
