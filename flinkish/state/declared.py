@@ -132,7 +132,7 @@ def _columns(each: StateDescriptor, *, by_element: bool) -> dict[str, TypeSerial
 def mark(df: Any, declared: DeclaredStates, node_names: frozenset[str]) -> None:
     """Attach the states of an operator to its node at the top of a DataFrame's plan.
 
-    ``node_names`` are Spark's names for the node. Nodes with one child above it are skipped.
+    ``node_names`` are Spark's names for the node. Nodes above it that have one child are skipped.
     """
     node = df._jdf.logicalPlan()
     while node.nodeName() not in node_names and node.children().size() == 1:

@@ -7,7 +7,8 @@ contain their names, where Flink's contain the serializer in Java's serializatio
 1. Write a :class:`~flinkish.state.TypeSerializerSnapshot` for the serializer.
 2. Use the serializer as ``LegacySerializer(old, snapshot=...)``, or let it be a
    :class:`~flinkish.state.TypeSerializer` that keeps its ``ensure_compatibility``.
-3. Restore from the old savepoint, and take another savepoint, which contains the new snapshot.
+3. Restore from the old savepoint with ``state.migration=eager`` (the default), and take another
+   savepoint, which contains only the new snapshot.
 4. Delete the configuration snapshot and ``ensure_compatibility``.
 """
 

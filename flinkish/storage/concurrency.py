@@ -83,7 +83,7 @@ def requests_in_flight(
     """Yield the results of calls that send requests to a remote store, as :func:`in_flight` does.
 
     ``batch`` is the number of requests that one call has in flight. With batches there are fewer
-    concurrent calls, but enough to use the connections while some wait for their last request.
+    concurrent calls, but enough to use the connections while some calls await their last request.
     """
     workers = connections() if batch == 1 else max(2, 2 * connections() // batch)
     yield from in_flight(function, items, workers)

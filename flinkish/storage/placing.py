@@ -116,7 +116,7 @@ def _sha256(_: Placing) -> Hasher:
 def place_all(
     files: Sequence[Placing], hasher_of: Callable[[Placing], Hasher] = _sha256
 ) -> list[PlacedFile | FileNotFoundError | Replaced]:
-    """Place several files, all from one storage and all on one, with concurrent requests to S3.
+    """Place several files, all from one storage and all to one, with concurrent requests to S3.
 
     One thread per request would cost more than the request. Files that pass through this process
     are in memory at the same time, so pass small ones. Returns the result for each file, or the

@@ -184,7 +184,7 @@ class RemoteStore:
                 self._build(location, lambda path: self._fs.put_file(source, path))
 
     def _build(self, location: str, write: Callable[[str], object]) -> None:
-        """Let ``write`` create a hidden file and rename it; after an error, remove that file."""
+        """Create a hidden file with ``write``, and rename it; after an error, remove it."""
         hidden = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}"
         temporary = f"{hidden}.tmp"
         try:
@@ -460,7 +460,7 @@ class RemoteStore:
         return there is not None and sizes.items() <= there.items()
 
     def all_names(self, location: str) -> list[str] | None:
-        """Return all names in a directory, also hidden ones; None on flat stores or without one."""
+        """Return all names in a directory, also hidden ones; None if absent, or on flat stores."""
         if self.flat:
             return None
         with refused("list", location):

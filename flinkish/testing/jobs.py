@@ -259,7 +259,8 @@ class RunningJob:
     def process_all(self, timeout: float = PATIENCE) -> None:
         """Wait until each query has committed what its sources had when the wait began.
 
-        A program that ends by itself (``trigger(availableNow=True)``) has ended by then.
+        A program that ends by itself (``trigger(availableNow=True)``) has usually ended by then,
+        but not if it works on for several seconds after its queries have ended.
 
         Raises
         ------

@@ -165,7 +165,7 @@ def rollback(
 def promote(
     context: Context, reference: str, secrets: Secrets | None = None, *, force: bool = False
 ) -> Execution:
-    """Take over a shadow that runs alongside its job, and stop the job; see :func:`resume`.
+    """Take over a shadow that runs alongside its job, to stop the job; see :func:`resume`.
 
     Raises WrongState also if the upgrade is not a shadow, or the shadow has not caught up or has
     ended; the shadow's error if it has failed.
