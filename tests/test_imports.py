@@ -54,7 +54,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "driver": "connectors launch registry restore savepoint compat checkpoint operators engine "
         "state storage errors config messages history annotations",
         "upgrade": "connectors client launch registry restore savepoint compat checkpoint "
-        "operators messages engine storage errors config",
+        "operators messages engine storage errors config units",
         "airflow": "upgrade client messages errors config annotations",
         "log_lines": "",
         "launch": "connectors registry compat checkpoint operators storage errors config messages "

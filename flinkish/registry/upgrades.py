@@ -121,10 +121,13 @@ class UpgradeRecords(Purging):
     def save_upgrade(self, upgrade: Upgrade, owner: ProcessRef) -> Upgrade:
         """Record the next version of an upgrade; return it with its new revision.
 
-        Raises Locked if it does not follow the recorded version, because another process has taken
-        over.
+        A final state gets its end, by the registry's clock.
+
+        Raises Locked if the version does not follow the recorded one, because another process has
+        taken over.
         """
-        following = replace(upgrade, revision=upgrade.revision + 1)
+        ended = self.now() if upgrade.state.is_final else upgrade.ended
+        following = replace(upgrade, revision=upgrade.revision + 1, ended=ended)
 
         def work(tx: Transaction) -> Upgrade:
             changed = tx.execute(

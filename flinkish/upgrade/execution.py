@@ -104,8 +104,6 @@ class Execution:
 
     def _save(self, **changes: object) -> None:
         changed = replace(self.upgrade, **changes)  # type: ignore[arg-type]  # fields by name
-        if changed.state.is_final:
-            changed = replace(changed, ended=self._registry.now())
         self.upgrade = self._registry.save_upgrade(changed, self._owner)
 
     def _done(self, **changes: object) -> None:
@@ -144,7 +142,7 @@ class Execution:
         # A program that ends on its own has worked through its input, maybe in fewer batches.
         if job.state.is_final and lack is not None and last.reason == ENDED_BEFORE_QUERIES:
             ended = ProgramFailed(
-                f"its {ENDED_BEFORE_QUERIES}, and {lack}",
+                f"the new {ENDED_BEFORE_QUERIES}, and {lack}",
                 hint="let it wait for them, as with spark.streams.awaitAnyTermination()",
             )
             raise HealthCheckFailed(ended)
@@ -244,11 +242,11 @@ class Execution:
         try:
             job = wait_job(self._registry, job_id, over, timeout, _POLL)
         except WaitTimeout as error:
-            late = WaitTimeout(f"it {what} {timeout:.15g} s: {lack}", job_id=job_id)
+            late = WaitTimeout(f"the new program {what} {timeout:.15g} s: {lack}", job_id=job_id)
             raise HealthCheckFailed(late) from error
         if job.state in _RESTARTING:  # its restart strategy would start it again
             failure = (job.failure or {}).get("message", "it failed")
-            driver_failed = FlinkishError(f"its driver failed: {failure}", job_id=job.job_id)
+            driver_failed = FlinkishError(f"the new driver failed: {failure}", job_id=job.job_id)
             raise HealthCheckFailed(driver_failed)
         return not_failed(self._context, job)
 

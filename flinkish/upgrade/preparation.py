@@ -23,6 +23,7 @@ from flinkish.messages.queries import QueryFacts
 from flinkish.messages.upgrades import Upgrade, UpgradeKind
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.units import counted
 from flinkish.upgrade.steps import describe, first
 from flinkish.upgrade.target import NewVersion, target_launch
 
@@ -43,9 +44,20 @@ class Secrets:
         return cls(program.conf, program.secret_arguments or None)
 
     def given_to(self, launch: Launch) -> Launch:
-        """Return a recorded launch with its secrets; UsageError if one is missing."""
+        """Return a recorded launch with its secrets.
+
+        Raises UsageError if one is missing, or for another number of secret arguments.
+        """
         conf = {key: self.conf[key] for key in self.conf if launch.conf.get(key) == MASK}
         arguments = self.arguments if MASK in launch.secret_arguments else None
+        recorded = len(launch.secret_arguments)
+        if arguments is not None and len(arguments) != recorded:
+            raise UsageError(
+                "the old and the new program get the same secret arguments, and one was started "
+                f"with {counted(recorded, 'secret argument')}, not {len(arguments)}",
+                hint="give as many lines in the file of --secret-args; or stop the job, and start "
+                "the new program with: flinkish run -s PATH",
+            )
         return with_secrets(launch, conf, arguments)
 
 

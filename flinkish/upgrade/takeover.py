@@ -42,7 +42,7 @@ class InPlaceUpgrade(Execution):
     def _prepare(self) -> None:
         """Start the driver of the new program, and wait until it is at its first query."""
         job = self._new_job(self.upgrade.restore)
-        self._say(f"starting the new program alongside it as job {job.job_id} ...")
+        self._say(f"starting the new program beside the old one as job {job.job_id} ...")
         job = self._await(
             job.job_id,
             lambda now: None if now.state is JobState.CREATED else f"it is {now.state.value}",
@@ -203,7 +203,7 @@ def _taken_over(
     secrets.given_to(upgrade.launch)
     secrets.given_to(context.registry.job(upgrade.job_id).launch)
     if back:
-        asked = RolledBack("it was asked for", hint="")
+        asked = RolledBack("the rollback was requested", hint="")
         upgrade = replace(upgrade, state=state, failure=upgrade.failure or asked.to_record())
     if sink_ahead is not None:
         options = replace(upgrade.restore.options, sink_ahead=sink_ahead)

@@ -138,7 +138,7 @@ def test_the_way_back_from_a_handover(flinkish: Flinkish, tmp_path: Path) -> Non
     )
     back = flinkish(*handover)
     assert back.code == 1
-    said = back.err.index("starting the new program alongside it"), back.err.index("stopping job")
+    said = back.err.index("starting the new program beside"), back.err.index("stopping job")
     assert said[0] < said[1]
     assert "RuntimeError: the new version is broken" in back.err
     assert "of the new program committed the batches" in back.err

@@ -85,6 +85,7 @@ def test_it_is_abandoned(cli: Command, context: Context) -> None:
     done = shadowing(cli, context)
     after = rollback(context, ID).run()
     assert after.state is UpgradeState.ABANDONED
+    assert after.ended is not None
     assert alive(context) == [done.job_id]
     assert state(context, done.new_job_id) is JobState.CANCELED
 

@@ -123,7 +123,7 @@ def test_a_program_that_ends_with_its_input_is_well(cli: Command, context: Conte
         (
             "hasty",
             60.0,
-            "its program ended while its queries ran, and query 'counts' has committed",
+            "the new program ended while its queries ran, and query 'counts' has committed",
         ),
         pytest.param(
             *("silent", 0.5, "has not started its queries within 0.5 s"), marks=pytest.mark.deep
@@ -271,6 +271,8 @@ def test_secrets_are_only_given_where_one_is_missing() -> None:
     assert given.given_to(old).secret_arguments == ()
     masked = replace(old, secret_arguments=(MASK,))
     assert given.given_to(masked).secret_arguments == ("--token=abc",)
+    with pytest.raises(UsageError, match="was started with 2 secret arguments, not 1"):
+        given.given_to(replace(old, secret_arguments=(MASK, MASK)))
 
 
 def test_the_old_program_does_not_come_back(cli: Command, context: Context) -> None:
