@@ -159,7 +159,8 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
     tasks: dict[str, _Task] = {}
     missing = []
     for entry in entries:
-        matches = [job for job in jobs if _is_meant(entry.pattern, job)]
+        ids = _ids(context, entry.pattern.lower())
+        matches = [j for j in jobs if j.job_id in ids or name_matches(j.name, entry.pattern)]
         if not matches:
             missing.append(entry)
         for job in matches:
@@ -201,8 +202,14 @@ def _is_pattern(text: str) -> bool:
     return "*" in text or "?" in text
 
 
-def _is_meant(pattern: str, job: JobRecord) -> bool:
-    return pattern.lower() == job.job_id or name_matches(job.name, pattern)
+def _ids(context: Context, job_id: str) -> set[str | None]:
+    """Return an id, and those of the jobs that upgrades have started in place of its job."""
+    upgrades = [
+        upgrade
+        for upgrade in context.registry.upgrades_of(job_id)
+        if upgrade.kind is not UpgradeKind.SHADOW or upgrade.state is UpgradeState.UPGRADED
+    ]
+    return {job_id, *(u.new_job_id for u in upgrades), *(u.old_again_id for u in upgrades)}
 
 
 def _missing(entry: FleetEntry) -> FleetResult:

@@ -148,6 +148,8 @@ def test_an_interrupted_upgrade_is_finished(cli: Command, context: Context, told
     assert found.upgrade is not None
     assert found.job_id == found.upgrade.new_job_id
     assert any(note.startswith("rides: stopping job") for note in told.notes)
+    (again,) = carry_out(context, entries(cli, upgrade.job_id))
+    assert (again.outcome, again.job_id) == (FleetOutcome.UP_TO_DATE, found.job_id), "by the old id"
 
 
 def test_an_upgrade_whose_job_has_stopped_is_finished(cli: Command, context: Context) -> None:
