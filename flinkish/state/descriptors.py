@@ -138,6 +138,7 @@ class MapStateDescriptor:
 
     def __post_init__(self) -> None:
         """Check the name and the type, and create the serializer."""
-        check_key(self.key, self.key)
+        if not isinstance(self.key, TypeSerializer):
+            check_key(self.key, self.key)
         key, value = _checked("map state", self.name, self.key, self.value)
         object.__setattr__(self, "serializer", MapSerializer(key, value))

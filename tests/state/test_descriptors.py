@@ -74,6 +74,17 @@ class NestedBad(TypeSerializer[int]):
         return NeedsArguments("x")
 
 
+class Hours(CelsiusSerializer):
+    """As a dataclass would do, it defines an equality and thereby loses its hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hours)
+
+
+def test_a_serializer_of_keys_need_not_be_a_key_itself() -> None:
+    assert isinstance(MapStateDescriptor("m", Hours(), int).serializer.key, Hours)
+
+
 def test_a_snapshot_class_that_would_not_be_found_is_found_out_however_deep() -> None:
     with pytest.raises(UsageError, match=r"list state n: the snapshot class .*NeedsArguments"):
         ListStateDescriptor("n", NestedBad())
