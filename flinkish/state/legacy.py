@@ -171,7 +171,8 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
             return _incompatible(
                 new_serializer,
                 "it has no ensure_compatibility, which must judge this old-style snapshot; keep "
-                "that method until a savepoint was taken with the new snapshot",
+                "that method until a savepoint has only the new snapshot, as after a restore with "
+                "state.migration=eager",
             )
         result = ensure(self._config)
         if result is CompatibilityResult.COMPATIBLE:

@@ -70,7 +70,7 @@ class ModuleLoader:
     def read(self, data: bytes) -> TypeSerializerSnapshot[Any]:
         """Return the snapshot that bytes encode; raise the errors of ``SnapshotLoader.read``."""
         if self.depth > MAX_DEPTH:
-            raise self._corrupt(f"it has more than {MAX_DEPTH} nested snapshots")
+            raise self._corrupt(f"its snapshots are nested more than {MAX_DEPTH} deep")
         try:
             name, version, content = _unframe(data)
         except Corrupt as error:
@@ -131,7 +131,7 @@ class ModuleLoader:
             raise self._missing(name, f"the module {module} has no class {attribute}")
         if not isinstance(cls, type) or not issubclass(cls, base):
             raise self._incompatible(
-                name, f"{name} is not a {base.__name__}", f"restore the class {attribute} there"
+                name, f"{name} is not a {base.__name__}", f"put the class {attribute} back there"
             )
         return cls
 

@@ -216,7 +216,7 @@ def test_snapshots_within_snapshots_are_counted() -> None:
     for _ in range(MAX_DEPTH + 5):
         hint = list[hint]
     data = write_snapshot(serializer_of(hint).snapshot_configuration())
-    assert f"more than {MAX_DEPTH} nested snapshots" in fails(data, Corrupt).message
+    assert f"nested more than {MAX_DEPTH} deep" in fails(data, Corrupt).message
 
 
 def test_the_innermost_error_names_the_place_once() -> None:

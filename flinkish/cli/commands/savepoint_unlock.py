@@ -35,8 +35,8 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
 
     DIR defaults to execution.checkpointing.savepoint-dir. Owners refresh their locks while they
     are alive; this command, or the next savepoint, removes locks that are no longer refreshed.
-    --force also removes the locks of living owners, whose savepoints may then be damaged, and
-    damaged locks and foreign files among the locks.
+    --force also removes damaged locks, foreign files among the locks, and the locks of living
+    owners, whose savepoints may then be damaged.
     """
     with call.session() as session:
         held = locks.unlock(
