@@ -132,7 +132,7 @@ def _supervised(
                 f"the job's supervisor could not be started: {error.strerror}",
                 hint="give shorter arguments, or a smaller environment"
                 if error.errno == errno.E2BIG
-                else "see what this user may start with: ulimit -a",
+                else "see the limits of this user with: ulimit -a",
             )
             registry.transition(
                 job.job_id, JobState.FAILED, failed.message, failure=failed.to_record()

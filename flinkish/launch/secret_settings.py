@@ -61,7 +61,7 @@ def redaction_of(launch: Launch) -> re.Pattern[str] | None:
     except re.error as error:
         raise InvalidConfiguration(
             f"{REDACTION} is not a valid Python regular expression: {error}",
-            hint="write it without Java's own syntax, flags such as (?i) at its beginning",
+            hint="write it without Java's own syntax, and put flags such as (?i) at its beginning",
         ) from error
 
 
