@@ -140,9 +140,10 @@ def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) 
 def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
     """Return the environment of a supervisor that gets the secrets of ``launch``. Pure.
 
-    Raises :class:`UsageError` if they are too long for one variable.
+    Raises :class:`UsageError` if they are too long for one variable, or a setting is not UTF-8.
     """
     secrets = Secrets(secrets_of(launch), handed_arguments(launch))
+    _check_encoding(secrets.conf)
     kept = {key: value for key, value in environ.items() if key != SETTINGS_VARIABLE}
     if secrets == Secrets():
         return kept
@@ -269,11 +270,12 @@ def secrets_file(
     Spark's own defaults are in it too, because the option replaces them
     (``SparkSubmitArguments.mergeDefaultSparkProperties``). The file is removed at the end.
     ``directory`` defaults to that of temporary files. Raises LaunchFailed if the defaults cannot be
-    read or the file cannot be written.
+    read or the file cannot be written, UsageError if a setting is not UTF-8.
     """
     if not settings:
         yield None
         return
+    _check_encoding(settings)
     defaults = _defaults(spark_home, environ)
     path = None
     try:
@@ -291,6 +293,17 @@ def secrets_file(
         yield path
     finally:
         remove(path)
+
+
+def _check_encoding(settings: Mapping[str, str]) -> None:
+    """Raise UsageError for a setting that Spark would read as another text."""
+    for key, value in settings.items():
+        try:
+            f"{key}={value}".encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the secret setting {key} is not valid UTF-8", hint="give its value in UTF-8"
+            ) from None
 
 
 def remove(path: str | None) -> None:

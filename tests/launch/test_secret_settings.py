@@ -131,6 +131,20 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         raise AssertionError
 
 
+def test_a_value_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    """Java would read another text, and so the program another password."""
+    conf = {KEY: f"{SECRET}\udcff"}
+    with pytest.raises(UsageError, match=f"{KEY} .*UTF-8") as refused:
+        secret_settings.hand_over({}, Launch("/app.py", conf=conf))
+    assert SECRET not in f"{refused.value} {refused.value.hint}"
+    with (
+        pytest.raises(UsageError, match="UTF-8"),
+        secret_settings.secrets_file(conf, str(tmp_path), "/no", {}),
+    ):
+        raise AssertionError
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_program_that_is_only_described_gets_them_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
