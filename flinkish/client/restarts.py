@@ -103,7 +103,7 @@ def carry_out(context: Context, restart: Restart, reason: str = "restart request
     NameTaken, Superseded, Locked
         As for :func:`.plan_restart`, if another job or an upgrade was faster.
     StorageError, UsageError, LaunchFailed
-        The log cannot be written, the secrets are too long, or no process can be started.
+        The log cannot be written, the secrets cannot be passed, or no process can be started.
     """
     registry = context.registry
     wait_until_gone(registry, restart.job)
@@ -222,6 +222,7 @@ def _check_start(context: Context, job: JobRecord, launch: Launch, *, unique_nam
     if unique_name:
         check_name_free(context.registry, job)
     installation = find_spark(launch)
+    spark_submit.worker_settings(launch, installation.spark_home)  # refuses secret options
     if launch.restore.is_awaited:
         return
     from flinkish.restore.check.version_check import check_restorable

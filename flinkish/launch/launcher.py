@@ -65,8 +65,8 @@ def launch_job(
     The supervisor has its own session, no terminal and no standard input: it and its driver keep
     running when the shell that launched them ends. The secret Spark settings of the launch are
     passed to the supervisor; in the registry they are masked. Raises what :meth:`Registry.add_job`
-    does, StorageError if the log cannot be written, UsageError if the secrets are too long to be
-    passed, LaunchFailed if no process can be started (the job is then FAILED).
+    does, StorageError if the log cannot be written, UsageError if the secrets cannot be passed,
+    LaunchFailed if no process can be started (the job is then FAILED).
     """
     recorded = replace(job, launch=secret_settings.without_secrets(job.launch))
     try:
@@ -105,6 +105,7 @@ def _supervised(
     import subprocess
 
     assert job.log_path is not None
+    spark_submit.worker_settings(job.launch, job.launch.spark_home or "")  # refuses secret options
     environment = secret_settings.hand_over({**environ, "FLINKISH_REGISTRY": url}, job.launch)
     # The interpreter options of this process must not reach the supervisor.
     environment.pop("PYTHONINSPECT", None)

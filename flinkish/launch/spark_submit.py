@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from flinkish.config import MASK
 from flinkish.config.keys import NOTICES, environment_name
-from flinkish.errors import LaunchFailed, quoted
+from flinkish.errors import LaunchFailed, UsageError, quoted
 from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of, master_of
 from flinkish.launch.secret_settings import (
     ARGUMENTS_VARIABLE,
@@ -117,7 +117,7 @@ def build_command(
     ``properties`` and ``arguments`` are files with the secret settings and the program's arguments,
     which are then omitted from, or masked in, the command line that every user of the host can
     read. ``carried`` is the file that carries the job to its driver in cluster mode
-    (:mod:`flinkish.launch.carried_job`).
+    (:mod:`flinkish.launch.carried_job`). Raises the UsageError of :func:`worker_settings`.
     """
     command = [installation.spark_submit]
     if launch.master:
@@ -129,8 +129,8 @@ def build_command(
         command += ["--properties-file", properties]
     conf = launch.conf
     if carried is not None:
-        modules = _module_settings(launch, installation)
-        conf = {**_cluster_settings(launch), **conf, **modules}
+        of_worker = worker_settings(launch, installation.spark_home)
+        conf = {**_cluster_settings(launch), **conf, **of_worker}
     for key, value in conf.items():
         if key not in secret and not (brings_files and value == MASK):
             command += ["--conf", f"{key}={value}"]
@@ -185,16 +185,28 @@ _MODULE_OPTIONS = " ".join(
 )
 
 
-def _module_settings(launch: Launch, installation: Installation) -> dict[str, str]:
-    """Return the setting that a driver on a worker of a standalone cluster of Spark 3 needs.
+def worker_settings(launch: Launch, spark_home: str) -> dict[str, str]:
+    """Return the options of the JVM of a driver on a worker of a standalone cluster, as a setting.
 
-    Spark gives the options of Java's modules to every JVM but this one (``deploy.ClientEndpoint``),
-    and on Java 17 no ``SparkContext`` can be made without them.
+    Spark 3 gives the options of Java's modules to every JVM but this one
+    (``deploy.ClientEndpoint``), and on Java 17 no ``SparkContext`` can be made without them.
+
+    Raises UsageError if the options hold a secret: the JVM takes them at its start, from a command
+    line that every user of the worker's host can read.
     """
-    version = spark_version(installation.spark_home) or ""
-    if manager_of(launch) is not ClusterManager.STANDALONE or not version.startswith("3."):
+    if manager_of(launch) is not ClusterManager.STANDALONE or not is_cluster_mode(launch):
         return {}
-    return {_DRIVER_OPTIONS: f"{_MODULE_OPTIONS} {launch.conf.get(_DRIVER_OPTIONS, '')}".strip()}
+    options = launch.conf.get(_DRIVER_OPTIONS, "")
+    if options == MASK or _DRIVER_OPTIONS in secrets_of(launch):
+        raise UsageError(
+            f"{_DRIVER_OPTIONS} contains a secret, and a standalone cluster puts it on the command "
+            "line of the driver, which every user of the worker's host can read",
+            hint="put such options into a file on the workers that only Spark's user can read, and "
+            f"name it: --conf {_DRIVER_OPTIONS}=-XX:VMOptionsFile=PATH (Java 9 or newer)",
+        )
+    if not (spark_version(spark_home) or "").startswith("3."):
+        return {}
+    return {_DRIVER_OPTIONS: f"{_MODULE_OPTIONS} {options}".strip()}
 
 
 def _cluster_settings(launch: Launch) -> dict[str, str]:

@@ -17,6 +17,7 @@ from flinkish.errors import StorageError, UsageError, WrongState
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.restoring import checked
 from flinkish.launch.secret_settings import without_secrets
+from flinkish.launch.spark_submit import worker_settings
 from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryFacts
@@ -103,7 +104,8 @@ def prepare(context: Context, job: JobRecord, version: NewVersion, kind: Upgrade
     Secrets.of(changes.program).given_to(job.launch)  # a rollback needs them
     launch = with_secrets(target_launch(job.launch, changes), {}, None)
     strategy_of(launch.options)
-    launch, _ = pinned(launch)
+    launch, installation = pinned(launch)
+    worker_settings(launch, installation.spark_home)  # refuses secret options
     plan = check_launch(context, launch, restore, job=job)
     if is_shadow:
         for warning in check_apart(context, job, plan.restore_plan, launch.working_directory):

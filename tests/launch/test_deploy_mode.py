@@ -25,6 +25,7 @@ from flinkish.launch.deploy_mode import (
 from flinkish.messages.launch import Launch
 
 CLUSTER = {"spark.submit.deployMode": "cluster"}
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
 POSTGRES = "postgresql://me:secret@db/flinkish"
 INSTALLATION = spark_submit.Installation("/spark", "/bin/py", "/bin/py")
 
@@ -208,25 +209,71 @@ def test_how_it_is_submitted(master: str) -> None:
     assert " ".join(built[5:]) == SUBMITTED[master]
 
 
-@pytest.mark.parametrize(("version", "added"), [("3.5.9", True), ("4.3.0", False)])
-def test_drivers_of_spark_3_on_a_worker_get_the_options_of_modules(
-    tmp_path: Path, version: str, added: bool
-) -> None:
-    """Their own options stay, behind them."""
-    (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / f"spark-core_2.12-{version}.jar").touch()
-    installation = spark_submit.Installation(str(tmp_path), "/bin/py", "/bin/py")
-    conf = {**CLUSTER, "spark.driver.extraJavaOptions": "-Dmine=1"}
+def on_a_worker(
+    home: Path, conf: dict[str, str], *, version: str = "3.5.9", defaults: str = ""
+) -> str | None:
+    """The options of the driver's JVM on the command line for a standalone cluster."""
+    (home / "jars").mkdir()
+    (home / "jars" / f"spark-core_2.12-{version}.jar").touch()
+    (home / "conf").mkdir()
+    (home / "conf" / "spark-defaults.conf").write_text(defaults)
     built = spark_submit.build_command(
-        Launch("/a.py", master="spark://h:7077", conf=conf),
-        installation,
+        Launch("/a.py", master="spark://h:7077", conf={**CLUSTER, **conf}),
+        spark_submit.Installation(str(home), "/bin/py", "/bin/py"),
         name="n",
         driver_main="",
         carried="/tmp/flinkish-job.jar",
     )
-    (options,) = [word for word in built if word.startswith("spark.driver.extraJavaOptions=")]
-    assert options.endswith("-Dmine=1")
-    assert ("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED" in options) is added
+    options = [word for word in built if word.startswith(f"{JVM_OPTIONS}=")]
+    return options[0] if options else None
+
+
+@pytest.fixture
+def own_conf(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+
+
+@pytest.mark.usefixtures("own_conf")
+@pytest.mark.parametrize(
+    ("conf", "defaults", "own"),
+    [
+        ({JVM_OPTIONS: "-Dmine=1"}, "", "-Dmine=1"),
+        ({JVM_OPTIONS: "-Dmine=1"}, f"{JVM_OPTIONS} -Dx=y", "-Dmine=1"),
+    ],
+)
+def test_drivers_of_spark_3_on_a_worker_get_the_options_of_modules(
+    tmp_path: Path, conf: dict[str, str], defaults: str, own: str
+) -> None:
+    """Their own options stay, behind them."""
+    options = on_a_worker(tmp_path, conf, defaults=defaults)
+    assert options is not None
+    assert options.endswith(f"security.krb5=ALL-UNNAMED {own}")
+    assert options.startswith(f"{JVM_OPTIONS}=-XX:+IgnoreUnrecognizedVMOptions --add-opens=")
+
+
+@pytest.mark.usefixtures("own_conf")
+@pytest.mark.parametrize(
+    ("conf", "options"),
+    [({JVM_OPTIONS: "-Dmine=1"}, f"{JVM_OPTIONS}=-Dmine=1"), ({}, None)],
+)
+def test_spark_4_gives_them_to_its_drivers_itself(
+    tmp_path: Path, conf: dict[str, str], options: str | None
+) -> None:
+    defaults = f"{JVM_OPTIONS} -Dx=y"
+    assert on_a_worker(tmp_path, conf, version="4.3.0", defaults=defaults) == options
+
+
+@pytest.mark.usefixtures("own_conf")
+@pytest.mark.parametrize("version", ["3.5.9", "4.3.0"])
+@pytest.mark.parametrize("value", ["-Djavax.net.ssl.trustStorePassword=hush", MASK])
+def test_options_of_a_workers_jvm_that_hold_a_secret_are_refused(
+    tmp_path: Path, version: str, value: str
+) -> None:
+    """Only a command line takes them; a launch that is shown has the mask instead."""
+    with pytest.raises(UsageError, match=JVM_OPTIONS) as refused:
+        on_a_worker(tmp_path, {JVM_OPTIONS: value}, version=version)
+    assert "VMOptionsFile" in str(refused.value.hint)
+    assert "hush" not in f"{refused.value}{refused.value.hint}"
 
 
 def test_a_pod_template_is_passed_on() -> None:

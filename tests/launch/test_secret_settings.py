@@ -91,17 +91,34 @@ def test_without_secrets_the_command_line_is_as_ever(tmp_path: Path) -> None:
     assert secret_settings.hand_over({"A": "b"}, launch) == {"A": "b"}
 
 
-@pytest.mark.parametrize("arguments", [("é" * 30_000,), ("x" * 66_000, "y" * 66_000)])
-def test_secrets_that_no_variable_can_hold_are_refused_before_the_job_is_registered(
+@pytest.mark.parametrize(
+    ("launch", "message"),
+    [
+        (Launch("/a.py", secret_arguments=("é" * 30_000,)), "too long to be handed over"),
+        (
+            Launch("/a.py", secret_arguments=("x" * 66_000, "y" * 66_000)),
+            "too long to be handed over",
+        ),
+        (
+            Launch(
+                "/a.py",
+                master="spark://h:7077",
+                conf={**CONF, "spark.submit.deployMode": "cluster"},
+            ),
+            "extraJavaOptions",
+        ),
+    ],
+)
+def test_secrets_that_cannot_be_passed_are_refused_before_the_job_is_registered(
     sqlite_registry: Registry,
     make_job: Callable[..., JobRecord],
     tmp_path: Path,
-    arguments: tuple[str, ...],
+    launch: Launch,
+    message: str,
 ) -> None:
     """Linux allows a variable 128 KiB; the secrets are JSON in ASCII."""
     log = tmp_path / "log"
-    launch = Launch(application="/app.py", secret_arguments=arguments)
-    with pytest.raises(UsageError, match="too long to be handed over"):
+    with pytest.raises(UsageError, match=message):
         launch_job(sqlite_registry, "unused", make_job(launch=launch, log_path=str(log)), {})
     assert sqlite_registry.jobs() == []
     assert not log.exists()
