@@ -105,7 +105,8 @@ def _supervised(
     import subprocess
 
     assert job.log_path is not None
-    spark_submit.worker_settings(job.launch, job.launch.spark_home or "")  # refuses secret options
+    home = job.launch.spark_home or ""
+    spark_submit.worker_settings(job.launch, home, environ)  # refuses secret options
     environment = secret_settings.hand_over({**environ, "FLINKISH_REGISTRY": url}, job.launch)
     # The interpreter options of this process must not reach the supervisor.
     environment.pop("PYTHONINSPECT", None)

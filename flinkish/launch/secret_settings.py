@@ -129,12 +129,20 @@ def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) 
     """
     if REDACTION in launch.conf:
         return launch
-    pattern = None
-    for line in _defaults(spark_home, environ).splitlines():
-        match = re.fullmatch(r"\s*spark\.redaction\.regex(?:\s*[=:]\s*|\s+)(.*)", line)
-        if match:
-            pattern = re.sub(r"\\(.)", r"\1", match.group(1)).strip()
+    pattern = default_of(REDACTION, spark_home, environ)
     return replace(launch, conf={**launch.conf, REDACTION: pattern}) if pattern else launch
+
+
+def default_of(key: str, spark_home: str, environ: Mapping[str, str]) -> str | None:
+    """Return the value of a setting in Spark's defaults, a file of Java properties, or None.
+
+    Raises :class:`LaunchFailed` when the defaults cannot be read.
+    """
+    text = _defaults(spark_home, environ)
+    # Without comments, and with the lines joined that end with a backslash.
+    text = re.sub(r"(?m)^[ \t]*[#!].*|(\\.)|\\\n[ \t]*", r"\1", text)
+    values = re.findall(rf"(?m)^[ \t]*{re.escape(key)}(?:[ \t]*[=:][ \t]*|[ \t]+)(.*)$", text)
+    return re.sub(r"\\(.)", r"\1", values[-1]).strip() if values else None
 
 
 def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:

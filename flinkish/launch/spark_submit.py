@@ -26,6 +26,7 @@ from flinkish.launch.secret_settings import (
     ARGUMENTS_VARIABLE,
     FILE_VARIABLE,
     arguments_of,
+    default_of,
     secrets_of,
     shown_arguments,
     with_redaction,
@@ -111,13 +112,13 @@ def build_command(
     arguments: str | None = None,
     carried: str | None = None,
 ) -> list[str]:
-    """Return the ``spark-submit`` command line of a job. Pure.
+    """Return the ``spark-submit`` command line of a job.
 
     ``driver_main`` is the path of flinkish's ``driver/__main__.py``, which runs the program.
     ``properties`` and ``arguments`` are files with the secret settings and the program's arguments,
     which are then omitted from, or masked in, the command line that every user of the host can
     read. ``carried`` is the file that carries the job to its driver in cluster mode
-    (:mod:`flinkish.launch.carried_job`). Raises the UsageError of :func:`worker_settings`.
+    (:mod:`flinkish.launch.carried_job`). Raises what :func:`worker_settings` does.
     """
     command = [installation.spark_submit]
     if launch.master:
@@ -185,28 +186,38 @@ _MODULE_OPTIONS = " ".join(
 )
 
 
-def worker_settings(launch: Launch, spark_home: str) -> dict[str, str]:
+def worker_settings(
+    launch: Launch, spark_home: str, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the options of the JVM of a driver on a worker of a standalone cluster, as a setting.
 
     Spark 3 gives the options of Java's modules to every JVM but this one
     (``deploy.ClientEndpoint``), and on Java 17 no ``SparkContext`` can be made without them.
+    As a setting takes the place of Spark's default, the options of that are in it too.
 
     Raises UsageError if the options hold a secret: the JVM takes them at its start, from a command
-    line that every user of the worker's host can read.
+    line that every user of the worker's host can read. Raises LaunchFailed if Spark's defaults
+    cannot be read.
     """
     if manager_of(launch) is not ClusterManager.STANDALONE or not is_cluster_mode(launch):
         return {}
-    options = launch.conf.get(_DRIVER_OPTIONS, "")
-    if options == MASK or _DRIVER_OPTIONS in secrets_of(launch):
+    is_spark_3 = (spark_version(spark_home) or "").startswith("3.")
+    options = launch.conf.get(_DRIVER_OPTIONS)
+    if options is None and is_spark_3:
+        options = default_of(
+            _DRIVER_OPTIONS, spark_home, os.environ if environ is None else environ
+        )
+    merged = replace(launch, conf={**launch.conf, _DRIVER_OPTIONS: options or ""})
+    if options and (options == MASK or _DRIVER_OPTIONS in secrets_of(merged)):
         raise UsageError(
             f"{_DRIVER_OPTIONS} contains a secret, and a standalone cluster puts it on the command "
             "line of the driver, which every user of the worker's host can read",
             hint="put such options into a file on the workers that only Spark's user can read, and "
             f"name it: --conf {_DRIVER_OPTIONS}=-XX:VMOptionsFile=PATH (Java 9 or newer)",
         )
-    if not (spark_version(spark_home) or "").startswith("3."):
+    if not is_spark_3:
         return {}
-    return {_DRIVER_OPTIONS: f"{_MODULE_OPTIONS} {options}".strip()}
+    return {_DRIVER_OPTIONS: f"{_MODULE_OPTIONS} {options or ''}".strip()}
 
 
 def _cluster_settings(launch: Launch) -> dict[str, str]:

@@ -26,6 +26,7 @@ from flinkish.messages.launch import Launch
 
 CLUSTER = {"spark.submit.deployMode": "cluster"}
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
+HUSH = "-Djavax.net.ssl.trustStorePassword=hush"
 POSTGRES = "postgresql://me:secret@db/flinkish"
 INSTALLATION = spark_submit.Installation("/spark", "/bin/py", "/bin/py")
 
@@ -237,17 +238,24 @@ def own_conf(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("conf", "defaults", "own"),
     [
+        ({"spark.redaction.regex": "security|JavaOptions"}, "", ""),
         ({JVM_OPTIONS: "-Dmine=1"}, "", "-Dmine=1"),
         ({JVM_OPTIONS: "-Dmine=1"}, f"{JVM_OPTIONS} -Dx=y", "-Dmine=1"),
+        ({}, f"{JVM_OPTIONS} -Dx=y", "-Dx=y"),
+        (
+            {},
+            f"# {JVM_OPTIONS} a\n{JVM_OPTIONS}2 b\n{JVM_OPTIONS} = -Dx=y \\\n  -Dz=\\\\\nspark.a b",
+            "-Dx=y -Dz=\\",
+        ),
     ],
 )
 def test_drivers_of_spark_3_on_a_worker_get_the_options_of_modules(
     tmp_path: Path, conf: dict[str, str], defaults: str, own: str
 ) -> None:
-    """Their own options stay, behind them."""
+    """Their own options stay, behind them; Spark's default counts where nothing is set."""
     options = on_a_worker(tmp_path, conf, defaults=defaults)
     assert options is not None
-    assert options.endswith(f"security.krb5=ALL-UNNAMED {own}")
+    assert options.endswith(f"security.krb5=ALL-UNNAMED {own}".strip())
     assert options.startswith(f"{JVM_OPTIONS}=-XX:+IgnoreUnrecognizedVMOptions --add-opens=")
 
 
@@ -264,14 +272,22 @@ def test_spark_4_gives_them_to_its_drivers_itself(
 
 
 @pytest.mark.usefixtures("own_conf")
-@pytest.mark.parametrize("version", ["3.5.9", "4.3.0"])
-@pytest.mark.parametrize("value", ["-Djavax.net.ssl.trustStorePassword=hush", MASK])
+@pytest.mark.parametrize(
+    ("version", "conf", "defaults"),
+    [
+        ("3.5.9", {JVM_OPTIONS: HUSH}, ""),
+        ("4.3.0", {JVM_OPTIONS: HUSH}, ""),
+        ("3.5.9", {JVM_OPTIONS: MASK}, ""),
+        ("4.3.0", {JVM_OPTIONS: MASK}, ""),
+        ("3.5.9", {}, f"{JVM_OPTIONS} {HUSH}"),
+    ],
+)
 def test_options_of_a_workers_jvm_that_hold_a_secret_are_refused(
-    tmp_path: Path, version: str, value: str
+    tmp_path: Path, version: str, conf: dict[str, str], defaults: str
 ) -> None:
     """Only a command line takes them; a launch that is shown has the mask instead."""
     with pytest.raises(UsageError, match=JVM_OPTIONS) as refused:
-        on_a_worker(tmp_path, {JVM_OPTIONS: value}, version=version)
+        on_a_worker(tmp_path, conf, version=version, defaults=defaults)
     assert "VMOptionsFile" in str(refused.value.hint)
     assert "hush" not in f"{refused.value}{refused.value.hint}"
 
