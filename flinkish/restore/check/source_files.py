@@ -88,7 +88,9 @@ class SourceFileCheck:
 def missing_files(
     origin: OriginCheckpoint, sources: Sequence[SavedSource] | None = None
 ) -> tuple[SourceFileCheck, ...]:
-    """Look for the input files of every file source of a saved query.
+    """Look for the input files of the file sources of a saved query.
+
+    ``sources`` are those whose positions the query keeps; None for all in the offset log.
 
     Each input directory is listed once, however many files of it are in the log. On remote storage,
     only directories with files of the planned batch are listed, at most :data:`MAX_LISTINGS`.
@@ -104,13 +106,16 @@ def missing_files(
     )
     names = dict(zip(logs.offsets.sources, logs.offsets.offsets, strict=True))
     checks: dict[str, SourceFileCheck] = {}
+    by_entry = {source.entry: source.directory for source in sources or ()}
     present = Directories()
     for entry, name in enumerate(dict.fromkeys([*names, *after])):
         committed = names.get(name, NO_OFFSET)
         planned = after.get(name, NO_OFFSET)
         directory = name
-        if sources is not None and logs.offsets.version == 1 and entry < len(sources):
-            directory = sources[entry].directory
+        if sources is not None and logs.offsets.version == 1:
+            directory = by_entry.get(entry, "")
+        if sources is not None and directory not in by_entry.values():
+            continue
         position = committed if planned == NO_OFFSET else planned
         # A DataFrame that is used twice has two lines but one log.
         if log_offset(position) is None or directory in checks:

@@ -98,6 +98,18 @@ def test_files_on_s3(saved: Saved, moto_s3: S3Server) -> None:
     assert check == SourceFileCheck(0, "0", gone, planned=2, read=4, read_gone=3, elsewhere=1)
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+def test_sources_that_start_from_scratch_are_not_looked_at(saved: Saved, kept: int) -> None:
+    """The lines of an offset log of version 1 have no names but their numbers."""
+    for entry in (0, 1):
+        saved.log(str(entry), "0", (saved.file(10 * entry), 0))
+        saved.log(str(entry), "1", (saved.file(10 * entry + 1, there=False), 1))
+    saved.offsets(3, at(0), at(0))
+    saved.offsets(4, at(1), at(1))
+    (check,) = missing_files(saved.origin(), [source("", entry=kept, directory=str(kept))])
+    assert check.planned_gone == (str(saved.input / f"{10 * kept + 1}.json"),)
+
+
 def test_without_a_planned_batch_nothing_is_severe(saved: Saved) -> None:
     saved.log("0", "0", (saved.file(0, there=False), 0))
     saved.offsets(3, at(0))
