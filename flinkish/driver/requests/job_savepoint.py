@@ -151,7 +151,7 @@ def _source_of(query: ManagedQuery) -> QuerySource:
         run_id=query.run_id,
         source=with_topics(sources_of(query), query.planned, query.session),
         sink_at=lambda query_id, batch_id: _sink_at(query, query_id, batch_id),
-        rows_batch=query.progress.get("batchId"),
+        rows_batch=reported_batch(query.progress),
         operators=operator_facts(query.planned, status.operators),
     )
 

@@ -77,9 +77,8 @@ def query_record(
     ``directory`` is the query's directory inside its savepoint; ``size`` is the bytes of its files.
     """
     facts = {fact.ordinal: fact for fact in query.operators}
-    # Counts of an older batch do not belong to this cut. A newer batch is that of an idle trigger,
-    # which changes nothing (Spark reports it under the number of the next batch).
-    counted = query.rows_batch is None or query.rows_batch >= cut.batch_id
+    # Counts of an older or a newer batch do not belong to this cut.
+    counted = query.rows_batch is None or query.rows_batch == cut.batch_id
     operators = []
     for state in cut.operators:
         fact = facts.get(state.ordinal, OperatorFacts(state.ordinal))
