@@ -46,6 +46,7 @@ from flinkish.restore.materialize.new_logs import NewLogs, givers, needs_new_log
 from flinkish.restore.materialize.origin_checkpoints import (
     OriginLogs,
     check_digest,
+    check_empty_states_fit,
     check_states_agree,
     damaged,
     missing_file,
@@ -340,6 +341,7 @@ class _Assembly:
         origins = {s.origin for s in self._states.values() if isinstance(s, TakenState)}
         others = [self._logs[i] for i in sorted(origins - {recipe.base})]
         check_states_agree(self._logs[recipe.base], others)
+        check_empty_states_fit(self._logs[recipe.base], self._states.values())
 
     def files(self) -> Iterator[_File]:
         """Yield all files except ``metadata``."""

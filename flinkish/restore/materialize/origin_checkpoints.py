@@ -6,7 +6,7 @@ Reading is a thin layer on :mod:`flinkish.checkpoint.format`; the checks are pur
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, TypeVar
@@ -39,7 +39,7 @@ from flinkish.checkpoint.format.pins import (
 )
 from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
 from flinkish.restore.materialize import source_logs, state_files
-from flinkish.restore.recipe import OriginCheckpoint
+from flinkish.restore.recipe import EmptyState, OriginCheckpoint
 from flinkish.savepoint.format import digests
 
 _T = TypeVar("_T")
@@ -196,6 +196,24 @@ def check_states_agree(base: OriginLogs, others: Sequence[OriginLogs]) -> None:
         if base.commit.version != other.commit.version:
             versions = str(base.commit.version), str(other.commit.version)
             raise _disagree(SETTING_CHECKPOINT_FORMAT, base, versions[0], other, versions[1])
+
+
+def check_empty_states_fit(base: OriginLogs, states: Iterable[object]) -> None:
+    """Raise Incompatible when an empty state has another number of partitions than ``base``.
+
+    The query was then planned with the settings of another saved query. State of an operator that
+    needs all rows together has one partition, whatever the settings are.
+    """
+    pinned_number = pinned_partitions(base.offsets.pins)
+    for state in states:
+        if isinstance(state, EmptyState) and state.partitions not in (1, pinned_number):
+            raise Incompatible(
+                f"the query continues with the {pinned_number} state partitions of the saved query "
+                f"in {base.origin.root}, but was planned with {state.partitions}, and an operator "
+                "of it has no saved state",
+                hint="give the query the name that it had in the savepoint",
+                reasons=["empty-state"],
+            )
 
 
 def _pin(logs: OriginLogs, setting: str) -> str:

@@ -65,6 +65,7 @@ RAISED = {
     ("new_logs", "_offset_at", "Corrupt"): FILES,
     ("savepoint_migration", "_rewrite", "LaunchFailed"): MOMENT,
     ("query_migration", "engine_work", "told_by_spark"): MOMENT,
+    ("origin_checkpoints", "check_empty_states_fit", "Incompatible"): PLAN,
     ("origin_checkpoints", "check_digest", "UnsupportedFormat"): FILES,
     ("origin_checkpoints", "check_digest", "not_as_recorded"): FILES,
     ("origin_checkpoints", "check_states_agree", "_disagree"): PLAN,
@@ -131,6 +132,12 @@ def two_settings(tmp_path: Path) -> Recipe:
     return Recipe(tuple(origin(cut) for cut in cuts), states=states)
 
 
+def other_partitions(tmp_path: Path) -> Recipe:
+    cut = read_cut(str(unpack("spark43-hdfs-agg", tmp_path)))
+    states: dict[int, Any] = {0: TakenState(0, 0), 1: EmptyState(3)}
+    return Recipe((origin(cut),), states=states)
+
+
 def lineage(tmp_path: Path) -> Recipe:
     cut = read_cut(str(unpack("spark43-ids-join", tmp_path)))
     return Recipe((origin(cut),), rebase_to=cut.batch_id + 3)
@@ -161,6 +168,10 @@ PLANNED: dict[tuple[str, str, str], tuple[Callable[[Path], Recipe], str]] = {
     ),
     ("new_logs", "_lines", "_refusal"): (two_versions, "an offset log of version 2"),
     ("new_logs", "_named_line", "_refusal"): (renumbered_source, "would become '1'"),
+    ("origin_checkpoints", "check_empty_states_fit", "Incompatible"): (
+        other_partitions,
+        "continues with the 2 state partitions .* was planned with 3",
+    ),
     ("origin_checkpoints", "check_states_agree", "_disagree"): (two_settings, "different settings"),
     ("state_files", "_check_movable", "Incompatible"): (lineage, "a lineage of state versions"),
 }
