@@ -190,8 +190,10 @@ class TaskFormats:
         return self._seen[1]
 
 
-#: The column in which Spark keeps the state of ``applyInPandasWithState``.
+#: The column in which Spark keeps the state of ``applyInPandasWithState`` since state format 2; in
+#: format 1 the state's columns stand beside that of the time-out.
 _GROUP_STATE: Final = "groupState"
+_TIMEOUT: Final = "timeoutTimestamp"
 #: The column of a state variable of ``transformWithState``.
 _VARIABLE: Final = "value"
 #: The column of a map's keys, in the key of its rows.
@@ -208,11 +210,13 @@ def typed_columns(
     """
     fields = _types(value)
     if not (kind or "").startswith("transformWithState"):
-        yield from ((name, (_GROUP_STATE, name)) for name in _types(fields.get(_GROUP_STATE)))
+        nested = _types(fields.get(_GROUP_STATE))
+        yield from ((name, (_GROUP_STATE, name)) for name in nested)
+        yield from ((name, (name,)) for name in fields if not nested and name != _TIMEOUT)
     elif _VARIABLE in fields and not store.startswith("$"):
         # With a time to live, Spark keeps the value and its expiration in a struct.
-        nested = _VARIABLE in _types(fields[_VARIABLE])
-        yield store, (_VARIABLE, _VARIABLE) if nested else (_VARIABLE,)
+        has_expiration = _VARIABLE in _types(fields[_VARIABLE])
+        yield store, (_VARIABLE, _VARIABLE) if has_expiration else (_VARIABLE,)
 
 
 def _types(schema: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -214,6 +215,22 @@ def test_a_bad_snapshot_names_state_operator_and_class(case: str) -> None:
 def test_no_base64() -> None:
     with pytest.raises(Corrupt, match="not base64"):
         judge({"stats": ("%",)}, {"stats": LONG})
+
+
+def test_state_of_a_function_on_groups_in_state_format_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its columns are not in a column of their own."""
+
+    def columns(*names: str) -> tuple[StoreInfo, ...]:
+        fields = [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in [*((name, "binary") for name in names), ("timeoutTimestamp", "long")]
+        ]
+        return (StoreInfo("default", struct("k string"), {"type": "struct", "fields": fields}),)
+
+    monkeypatch.setattr(sys.modules[__name__], "group", columns)
+    found = judge({"stats": OLD}, {"stats": WIDE})
+    assert found.evolution is not None
+    assert set(found.evolution["default"].recodes) == {("stats",)}
 
 
 def test_rewriting_and_other_columns_at_once() -> None:
