@@ -165,9 +165,11 @@ def find_known_files(
             chain.extend(f.name for f in rest)
             archives = tuple(f.name for f in rest if f.kind == "zip")
             return KnownFiles(_by_version(chain), archives, exact=False)
-        # Files without an id are from before the query switched to format 2.
-        counted = [f for f in by_version.get(v, ()) if f.unique_id in accepted or not f.unique_id]
-        counted.sort(key=lambda f: not f.unique_id)
+        # Files without an id are from before the query switched to format 2. They count only where
+        # the batch was not run again since.
+        there = by_version.get(v, ())
+        counted = [f for f in there if f.unique_id in accepted]
+        counted = counted or [f for f in there if not f.unique_id]
         zips = [f.name for f in counted if f.kind == "zip"]
         if zips:
             chain.extend(zips[:1])

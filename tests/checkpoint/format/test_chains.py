@@ -113,6 +113,14 @@ def test_ids_after_a_switch_from_plain_names() -> None:
     assert chain.files == ("2.zip", "3_c.changelog")
 
 
+def test_a_file_of_before_the_switch_does_not_hide_the_batch_that_was_run_again() -> None:
+    """Batch 2 was not committed when the query was killed, and was run again with ids."""
+    names = files("2.zip", "3.zip", "3_c.changelog", "4_d.changelog")
+    ids = {4: frozenset({"d"}), 3: frozenset({"c"}), 2: frozenset[str]()}
+    chain = find_known_files(names, 4, ids)
+    assert chain.files == ("2.zip", "3_c.changelog", "4_d.changelog")
+
+
 @pytest.mark.parametrize(
     ("names", "ids"),
     [
