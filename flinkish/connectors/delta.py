@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from flinkish.connectors.base import Connector
-from flinkish.connectors.sources import Consent, Finding, SourceAnswer
+from flinkish.connectors.sources import ACCEPT_LOST_ROWS, Consent, Finding, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.units import first_of
 
@@ -97,6 +97,14 @@ class DeltaAnswer(SourceAnswer):
                 f"begins with {self.oldest}: the query would fail, even with "
                 "failOnDataLoss=false",
                 f"{again}; to keep the log longer, set the table's delta.logRetentionDuration",
+            )
+        elif position.version > self.newest + 1:
+            yield Finding(
+                "table-behind",
+                RestoreOutcome.WARNING if consent.lost_rows else RestoreOutcome.CONSENT,
+                f"the table was read up to version {position.version}, but has versions up to "
+                f"{self.newest} only: the query would not read what is written up to there",
+                "" if consent.lost_rows else f"{again}; or accept the loss: {ACCEPT_LOST_ROWS}",
             )
         else:
             yield from self._ahead(position)

@@ -48,6 +48,7 @@ def test_a_table_that_has_what_is_next_goes_on() -> None:
         (DeltaAnswer(None), "table-missing", RestoreOutcome.REFUSED),
         (DeltaAnswer("u", 0, 9), "table-made-again", RestoreOutcome.CONSENT),
         (DeltaAnswer("t", 4, 9), "versions-gone", RestoreOutcome.CONSENT),
+        (DeltaAnswer("t", 0, 1), "table-behind", RestoreOutcome.CONSENT),
     ],
 )
 def test_what_the_query_would_fail_of(
