@@ -32,11 +32,13 @@ EARLIEST, LATEST = Target("earliest"), Target("latest")
 def moved(
     target: Target,
     *,
+    recreated: tuple[str, ...] = (),
     topics: Topics | None = TOPICS,
     at: dict[str, dict[int, int | None]] | None = None,
     reading: KafkaReading = READING,
 ) -> NewOffsets:
-    found = kafka_offsets(target, reading, SAVED, BrokerAnswer(topics, at=at))
+    answer = BrokerAnswer(topics, at=at)
+    found = kafka_offsets(target, reading, SAVED, answer, recreated=recreated)
     assert isinstance(found, NewOffsets), found
     return found
 
@@ -191,6 +193,14 @@ def test_topics_that_it_reads_no_more_are_left_behind() -> None:
     assert found.skipped == 5 + 2
     assert "5 of a-0, 5 to the end" in found.cost()
     assert refused(EARLIEST, topics={}).reason == "set-offsets-topic"
+
+
+def test_nothing_was_read_of_a_topic_that_was_made_again() -> None:
+    """Although it has grown beyond the saved offsets."""
+    first = {m.partition: m for m in moved(EARLIEST, recreated=("a",)).moves if m.topic == "a"}
+    assert (first[0].before, first[0].after, first[0].repeated) == (5, 0, 0)
+    last = {m.partition: m for m in moved(LATEST, recreated=("a",)).moves if m.topic == "a"}
+    assert (last[0].skipped, last[1].skipped) == (10, 7)
 
 
 def test_a_topic_that_was_made_again() -> None:

@@ -50,7 +50,7 @@ class KafkaAnswer(SourceAnswer):
         if position is None:
             return
         yield from self._not_asked()
-        yield from judge(self.reading, position, self.broker, consent, self._made_again)
+        yield from judge(self.reading, position, self.broker, consent, self.recreated)
         yield from _unknown(unknown(self.known, self.broker.identities))
         if topics is not None:
             yield from _lag(self.reading, position, topics)
@@ -61,14 +61,13 @@ class KafkaAnswer(SourceAnswer):
         if position is None:
             return
         yield from self._not_asked()
-        cost = reset_cost(
-            self.reading, position, self.broker.topics, self.starting, self._made_again
-        )
+        cost = reset_cost(self.reading, position, self.broker.topics, self.starting, self.recreated)
         if cost:
             yield Finding("kafka-reset", RestoreOutcome.NOTE, cost)
 
     @property
-    def _made_again(self) -> Mapping[str, str]:
+    def recreated(self) -> Mapping[str, str]:
+        """The topics that were recreated since the position was saved, with the evidence."""
         return made_again(self.known, self.broker.identities)
 
     def _not_asked(self) -> Iterable[Finding]:
@@ -132,7 +131,9 @@ class KafkaConnector(Connector):
         if position is None:
             return NO_OFFSETS
         asked = answer if isinstance(answer, KafkaAnswer) else self.unasked(source, saved)
-        return kafka_offsets(target, asked.reading, position, asked.broker)
+        return kafka_offsets(
+            target, asked.reading, position, asked.broker, recreated=asked.recreated
+        )
 
     def replayed(self, spark: str) -> Finding | None:
         """Return a finding if the version ``spark`` may fail after replaying a planned batch.

@@ -38,7 +38,12 @@ _SHOWN = 5
 
 
 def kafka_offsets(
-    target: Target, reading: KafkaReading, position: Position, answer: BrokerAnswer
+    target: Target,
+    reading: KafkaReading,
+    position: Position,
+    answer: BrokerAnswer,
+    *,
+    recreated: Collection[str] = (),
 ) -> NewOffsets | Unresolved:
     """Return the offsets to which a Kafka source is moved, or why it cannot be moved.
 
@@ -46,7 +51,8 @@ def kafka_offsets(
     saved offsets. Every other target has exactly the partitions that the source reads, and drops
     the offsets of the others.
 
-    ``answer`` includes the offsets at the time of ``target``, if ``target`` has a time.
+    ``answer`` includes the offsets at the time of ``target``, if ``target`` has a time. Nothing of
+    the topics ``recreated`` was read.
     """
     topics = answer.topics
     has = {
@@ -70,7 +76,10 @@ def kafka_offsets(
         return Unresolved("set-offsets-topic", text, "create them first")
     else:
         after = {place: _at(target, place, each, answer) for place, each in read.items()}
-    moves = [_move(place, saved.get(place), at, has.get(place)) for place, at in after.items()]
+    moves = [
+        _move(place, saved.get(place), at, has.get(place), recreated=place[0] in recreated)
+        for place, at in after.items()
+    ]
     gone = sorted(saved.keys() - after.keys())
     moves += [_left(place, saved[place], has.get(place)) for place in gone]
     moved = tuple(sorted((m for m in moves if m.before != m.after), key=_order))
@@ -133,10 +142,17 @@ def _at(target: Target, place: tuple[str, int], has: Available, answer: BrokerAn
     return has.end if at is None else min(max(at, has.begin), has.end)
 
 
-def _move(place: tuple[str, int], before: int | None, after: int, has: Available | None) -> Move:
+def _move(
+    place: tuple[str, int],
+    before: int | None,
+    after: int,
+    has: Available | None,
+    *,
+    recreated: bool,
+) -> Move:
     """Return the move of a partition; if it is new, in comparison with a start at its beginning."""
     begin = 0 if has is None else has.begin
-    start = begin if before is None else before
+    start = begin if before is None or recreated else before
     skipped, repeated = max(0, after - start), max(0, start - after)
     if has is not None and start > has.end:  # recreated or truncated: what was read is unknown
         skipped, repeated = after - has.begin, has.end - after

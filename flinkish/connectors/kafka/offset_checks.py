@@ -86,9 +86,10 @@ def _with_broker(
         kept = [n for n in position[topic] if (topic, n) in now]
         if topic in recreated:
             within = [n for n in kept if position[topic][n] <= topics[topic][n].end]
-            if within:
+            inside = [n for n in within if position[topic][n] > topics[topic][n].begin]
+            if inside:
                 why = recreated[topic]
-                yield _unnoticed(topic, why, within, position[topic], topics[topic], consent)
+                yield _unnoticed(topic, why, inside, position[topic], topics[topic], consent)
             kept = [n for n in kept if n not in within]
         yield from _moved_bounds(reading, topic, kept, position[topic], topics[topic], consent)
     for topic in sorted({topic for topic, _ in now}):
@@ -168,7 +169,7 @@ def _unnoticed(
     consent: Consent,
 ) -> Finding:
     """Return the finding for a recreated topic that has already grown up to the position."""
-    rows = sum(max(0, saved[n] - has[n].begin) for n in partitions)
+    rows = sum(saved[n] - has[n].begin for n in partitions)
     text = (
         f"topic {topic} was recreated: {why}; the query would resume in the middle of it, "
         f"and {rows_text(rows)} before the position would count as read, without Spark "

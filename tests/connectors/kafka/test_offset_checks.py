@@ -190,6 +190,13 @@ def test_where_the_cost_of_starting_afresh_is_not_known() -> None:
     assert "at its startingTimestamp;" in reset_cost(reading, SAVED, has, "startingtimestamp")
 
 
+def test_a_topic_that_was_made_again_and_is_read_from_its_beginning() -> None:
+    has = topics(a=[(5, 9), (2, 2)], b=[(0, 7)])
+    reading = reading_of("kafka[subscribe=a,b]", {"subscribe": "a,b", "failOnDataLoss": "false"})
+    again = {"a": "its id was x, and is y"}
+    assert list(judge(reading, SAVED, has, Consent("--reset-source in"), again)) == []
+
+
 def test_a_topic_that_was_made_again_as_long_as_the_position() -> None:
     has = topics(a=[(0, 5), (0, 1)], b=[(0, 7)])
     reading = reading_of("kafka[subscribe=a,b]", {"subscribe": "a,b", "failOnDataLoss": "false"})
