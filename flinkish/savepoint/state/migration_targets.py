@@ -123,6 +123,11 @@ def changes_of(
             continue
         operator = next(o for o in state.operators if o.ordinal == asked.ordinal)
         place = _family(operator, asked.name, asked.state)
+        if place in result.get(operator.ordinal, {}):
+            raise UsageError(
+                f"{asked.name} names a state that another --schema gives a schema already",
+                hint="give each state one --schema, with all its fields",
+            )
         try:
             value = struct_json(spark_struct(asked.schema))
         except (EngineError, ValueError, KeyError) as error:

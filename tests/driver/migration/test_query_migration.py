@@ -80,6 +80,8 @@ def test_what_is_refused_and_how(recorded: Path, tmp_path: Path) -> None:
         run(recorded, tmp_path / "new", schemas=(replace(asked, state="", name="uid"),))
     with pytest.raises(UsageError, match="the operator 'uid' has no state 'x'"):
         run(recorded, tmp_path / "new", schemas=(replace(asked, state="x", name="uid/x"),))
+    with pytest.raises(UsageError, match="0/count names a state that another --schema"):
+        run(recorded, tmp_path / "new", schemas=(asked, replace(asked, name="0/count")))
     with pytest.raises(UsageError, match="the schema for uid/count is not an Avro schema"):
         run(recorded, tmp_path / "new", schemas=(replace(asked, schema={"type": "nothing"}),))
     with pytest.raises(Incompatible, match=r"query counts: .* only RocksDB has"):
