@@ -192,7 +192,8 @@ class RestorePlanner:
             plan.sources,
             self._source_facts(new, plan, targets),
         )
-        moved = {row.new.entry for row in rows if row.new is not None and row.move is not None}
+        # What `--set-offsets` has moved has no part in the planned batch.
+        moved = {r.new.entry for r in rows if r.new is not None and (r.move or r.set_to)}
         checks = [
             *preconditions(new, plan.base),
             *self._environment.input_files(new, offer, plan, moved),
