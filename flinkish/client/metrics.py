@@ -217,8 +217,8 @@ def _query_gauges(
         ),
         (
             "last_batch_age_seconds",
-            "Seconds since the newest micro-batch of a query ended.",
-            lambda query: _age(query.last_batch_end, now),
+            "Seconds since the newest micro-batch of a query ended, or since it waited for input.",
+            lambda query: _last_age(query, now),
         ),
         (
             "watermark_age_seconds",
@@ -288,6 +288,13 @@ def _age(moment: str | None, now: float) -> float | None:
     """Return the seconds since a moment in ISO 8601; None where it is unknown."""
     seconds = seconds_of(moment)
     return None if seconds is None else max(0.0, now - seconds)
+
+
+def _last_age(query: QueryStatus, now: float) -> float | None:
+    if query.last_batch_end is None:
+        return None
+    ages = (_age(each, now) for each in (query.last_batch_end, query.waited_until))
+    return min((age for age in ages if age is not None), default=None)
 
 
 def _watermark_age(watermark: str | None, now: float) -> float | None:

@@ -118,6 +118,14 @@ def test_what_is_unknown_is_left_out() -> None:
     assert not [name for name, _ in found if "savepoint" in name]
 
 
+def test_a_query_that_waits_for_input_does_not_age() -> None:
+    waiting = replace(
+        QUERY, last_batch_end="2026-11-23T08:00:00Z", waited_until=QUERY.last_batch_end
+    )
+    found = parsed(JobFacts(JOB, [waiting]))
+    assert {v for (n, _), v in found.items() if "last_batch_age" in n} == {1.5}
+
+
 def test_names_come_back_as_they_are() -> None:
     job = replace(JOB, name=HOSTILE)
     found = parsed(JobFacts(job, [replace(QUERY, name=HOSTILE)]))
