@@ -57,8 +57,8 @@ ALLOWED: dict[str, frozenset[str]] = {
         "operators messages engine storage errors config units",
         "airflow": "upgrade client messages errors config annotations",
         "log_lines": "",
-        "launch": "connectors registry compat checkpoint operators storage errors config messages "
-        "log_lines",
+        "launch": "connectors registry savepoint compat checkpoint operators storage errors config "
+        "messages log_lines",
         "registry": "checkpoint operators errors config units messages log_lines annotations",
         "restore": "connectors savepoint compat checkpoint operators engine state storage errors "
         "config units messages",

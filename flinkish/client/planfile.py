@@ -62,8 +62,11 @@ class PlanFile:
 
     def restore_spec(self, claim_mode: str | None) -> RestoreSpec:
         """Return the restore of this plan; the driver's plan must equal this one."""
+        from flinkish.savepoint.directory.places import savepoint_meant
+
         options = replace(self.options, claim_mode=claim_mode)
-        return RestoreSpec(self.savepoint, options, self.parallelism, expected=self.plan)
+        path = savepoint_meant(self.savepoint)
+        return RestoreSpec(path, options, self.parallelism, expected=self.plan)
 
 
 def bound_file(

@@ -146,7 +146,7 @@ def restart_from(
     SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible, StorageError
         The savepoint cannot be restored; StorageError also if the log cannot be written.
     """
-    from flinkish.storage import locate
+    from flinkish.savepoint.directory.places import savepoint_meant
 
     check_ours(job, "restarted")
     job = check_ended(context, job)
@@ -160,7 +160,7 @@ def restart_from(
     accepted = replace(options, accept_partial=(*agreed, *options.accept_partial))
     # The savepoint has the recorded number of partitions; only ``changes`` can request another.
     partitions = asked_partitions(replace(launch, conf=changes.conf))
-    restore = RestoreSpec(locate(savepoint), checked(accepted), partitions)
+    restore = RestoreSpec(savepoint_meant(savepoint), checked(accepted), partitions)
     launch = replace(launch, restore=restore)
     if dry_run:
         _check_start(context, job, launch, unique_name=unique)

@@ -16,6 +16,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_first, newest_run, was_held
+from flinkish.storage import one_name, same_place
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
@@ -178,7 +179,9 @@ def came_from(registry: Registry, job: JobRecord) -> list[str]:
     while job.launch.restore is not None:
         spec = job.launch.restore
         saved = registry.savepoints(include_disposed=True) if spec.job is None else ()
-        origin = spec.job or next((each.job_id for each in saved if each.path == spec.path), None)
+        origin = spec.job or next(
+            (each.job_id for each in saved if same_place(each.path, spec.path)), None
+        )
         if origin is None or origin in job_ids:
             break
         job_ids.append(origin)
@@ -201,11 +204,14 @@ def runs_under_other_ids(
     of_query = registry.find_query(query_id)
     names = {query.name for _, query in of_query}
     jobs = {job.job_id for job, _ in of_query}
-    saved = {each.path: each.job_id for each in registry.savepoints(include_disposed=True)}
+    savepoints = registry.savepoints(include_disposed=True)
+    saved = {one_name(each.path): each.job_id for each in savepoints}
     since: dict[str, tuple[int, int]] = {}
     for job in registry.jobs():
         spec = job.launch.restore
-        if spec is None or spec.options.fork or (spec.job or saved.get(spec.path)) not in jobs:
+        if spec is None or spec.options.fork:
+            continue
+        if (spec.job or saved.get(one_name(spec.path))) not in jobs:
             continue
         for query in registry.queries(job.job_id):
             row = query.planned

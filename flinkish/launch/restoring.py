@@ -87,7 +87,7 @@ def restore_spec(
                 hint=f"give it with -s PATH, or omit {flag}",
             )
         return None
-    from flinkish.storage import locate
+    from flinkish.savepoint.directory.places import savepoint_meant
 
     options = checked(
         replace(
@@ -96,7 +96,7 @@ def restore_spec(
             claim_mode=config.get(_RECOVERY + "claim-mode"),
         )
     )
-    return RestoreSpec(locate(path), options, parallelism)
+    return RestoreSpec(savepoint_meant(path), options, parallelism)
 
 
 def well_typed(value: _T) -> _T:

@@ -12,6 +12,7 @@ from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
+from flinkish.registry.statements import without_links
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,8 @@ def _recorded_names(
     savepoints: Iterable[SavepointSummary], path: str
 ) -> frozenset[str | None] | None:
     """Return the names of a savepoint's queries; None if the registry does not know it."""
-    record = next((each for each in savepoints if each.path == path), None)
+    place = without_links(path)
+    record = next((each for each in savepoints if without_links(each.path) == place), None)
     if record is None:
         return None
     return frozenset(query.name for query in record.queries)
@@ -164,7 +166,7 @@ def offered_names(
     runs: Mapping[str, Sequence[QueryStatus]],
     savepoints: Iterable[SavepointSummary],
 ) -> Collection[str | None]:
-    """Return the names of the saved queries that a restore offered, as far as known. Pure.
+    """Return the names of the saved queries that a restore offered, as far as known.
 
     ``runs`` are the queries of each job; ``savepoints`` are all that were recorded.
     """

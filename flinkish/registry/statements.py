@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -63,11 +64,21 @@ def choose(
     raise _nothing(reference, by_name)
 
 
+def without_links(path: str) -> str:
+    """Return a recorded path by which savepoints are compared: a local one with links resolved."""
+    return os.path.realpath(path) if path.startswith("/") else path
+
+
 def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[str]) -> bool:
-    """Return whether a restore that is not a fork uses a job's state or savepoints. Pure."""
+    """Return whether a restore that is not a fork uses a job's state or savepoints.
+
+    ``savepoints`` are the paths :func:`without_links`.
+    """
     if restore is None or restore.options.fork:
         return False
-    return restore.job == job_id or (bool(restore.path) and restore.path in savepoints)
+    if restore.job == job_id:
+        return True
+    return bool(restore.path) and without_links(restore.path) in savepoints
 
 
 def without_superseded(
@@ -75,7 +86,7 @@ def without_superseded(
     query_ids: Mapping[str, Collection[str]],
     savepoints: Mapping[str, Collection[str]],
 ) -> list[JobRecord]:
-    """Return those of the ended jobs that no later job among them has continued. Pure.
+    """Return those of the ended jobs that no later job among them has continued.
 
     A later job continues an earlier one if it runs one of the earlier job's queries, or was started
     from the earlier job's checkpoints or savepoints, or from the same savepoint as the earlier job
@@ -83,14 +94,16 @@ def without_superseded(
     never started a query. ``query_ids`` and ``savepoints`` (paths) are by job id.
     """
 
+    places = {job_id: {*map(without_links, paths)} for job_id, paths in savepoints.items()}
+
     def goes_on(later: JobRecord, job: JobRecord) -> bool:
         if later.start_time <= job.start_time or not query_ids[later.job_id]:
             return False
         restore, own = later.launch.restore, job.launch.restore
         if not set(query_ids[later.job_id]).isdisjoint(query_ids[job.job_id]):
             return True
-        both = () if own is None or own.options.fork else (own.path,)
-        return takes_up(restore, job.job_id, (*savepoints[job.job_id], *both))
+        both = () if own is None or own.options.fork else (without_links(own.path),)
+        return takes_up(restore, job.job_id, (*places[job.job_id], *both))
 
     return [job for job in jobs if not any(goes_on(later, job) for later in jobs)]
 
@@ -246,7 +259,7 @@ def _started_from(
 ) -> Iterator[JobRecord]:
     """Yield jobs that started from a job's state after its end, and ran a query or are not over."""
     saved = rows("SELECT path FROM flinkish_savepoints WHERE job_id = :id", id=job.job_id)
-    paths = {str(row["path"]) for row in saved}
+    paths = {without_links(str(row["path"])) for row in saved}
     later = rows(
         f"SELECT {JOB_COLUMNS}, EXISTS (SELECT 1 FROM flinkish_queries q "
         "WHERE q.job_id = flinkish_jobs.job_id) AS has_run FROM flinkish_jobs "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flinkish.client.dryrun import known_runs
+from flinkish.launch.known_jobs import came_from
 from flinkish.messages.calls import KnownRun
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
@@ -38,7 +39,7 @@ def test_what_a_killed_job_has_committed_and_begun(cli: Command, tmp_path: Path)
         assert other.job_id == "b" * 32
 
 
-def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
+def test_a_job_that_went_back_under_another_query_id(cli: Command, tmp_path: Path) -> None:
     """And one that has gone on from it; a fork and a query with another sink are none of them."""
 
     def row(batch: int, format: str = "kafka") -> RestorePlan:
@@ -46,12 +47,13 @@ def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
         found = QueryRow("q", origin="q", from_batch=batch, batch_id=batch, writes=writes)
         return RestorePlan(queries=(found,))
 
-    sp = "/savepoints/sp"
+    sp, link = str(tmp_path / "sp"), str(tmp_path / "link")
+    Path(link).symlink_to(sp)
     cli.ok("list")
     with cli.registry() as registry:
         runs = (
             ("a", None, "shared", 20, None),
-            ("b", RestoreSpec(sp), "back", 8, row(5)),
+            ("b", RestoreSpec(link), "back", 8, row(5)),
             ("c", RestoreSpec("/c", job="b" * 32), "back", 11, row(8)),
             ("d", RestoreSpec(sp, RestoreOptions(fork=True)), "fork", 9, row(5)),
             ("e", RestoreSpec(sp), "files", 9, row(5, "csv")),
@@ -65,6 +67,7 @@ def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
             registry.heartbeat(job.job_id, [query])
         saved = SavepointSummary(sp, "a" * 32, 1.0, "native", 1, 1, 0.1, ())
         registry.add_savepoint(saved)
+        assert came_from(registry, registry.job("b" * 32)) == ["a" * 32]
         found = known_runs(registry, {"shared": "kafka"}, None)["shared"]
         assert {run.job_id[0]: (run.since, run.last_batch) for run in found} == {
             "a": (None, 20),

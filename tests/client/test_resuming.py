@@ -375,7 +375,8 @@ def test_a_killed_run_that_had_begun_with_a_savepoint(
     cli.ok("list")
     with cli.registry() as registry:
         if names:
-            recorded(registry, "/sp", *names)
+            (tmp_path / "moved").symlink_to("/sp")
+            recorded(registry, str(tmp_path / "moved"), *names)
         jobs = Jobs(registry, tmp_path)
         spec = RestoreSpec("/sp", RestoreOptions(**more))  # type: ignore[arg-type]
         ran = jobs.ran("a", "cron", 4, restore=spec, plan=took("q"), state=state)

@@ -1,4 +1,4 @@
-"""What ``--set-offsets`` takes: words, JSON, files; bounded, and read where the user is."""
+"""What a restore starts from; what ``--set-offsets`` takes, and where its files are read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.config import Config
 from flinkish.errors import UsageError
 from flinkish.launch import restoring
-from flinkish.launch.restoring import offset_pair, offsets_of
+from flinkish.launch.restoring import offset_pair, offsets_of, restore_spec
+from flinkish.messages.restore_options import NO_OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -69,3 +71,35 @@ def test_files_that_hold_no_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_source_is_named_once() -> None:
     with pytest.raises(UsageError, match="twice"):
         offsets_of([("in", "earliest"), ("in", "latest")])
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        ("sp", "sp"),
+        ("sp/_metadata", "sp"),
+        ("latest", "sp"),
+        ("latest/_metadata", "sp"),
+        ("newest", "sp"),
+        ("above/sp", "above/sp"),
+        ("plain", "plain"),
+        ("to-plain", "to-plain"),
+        ("plain/_metadata", "plain/_metadata"),
+        ("gone/_metadata", "gone/_metadata"),
+        ("dangling", "dangling"),
+        ("loop/_metadata", "loop/_metadata"),
+    ],
+)
+def test_a_restore_records_the_directory_of_the_savepoint(
+    tmp_path: Path, named: str, meant: str
+) -> None:
+    for name in ("sp", "plain"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "sp/_metadata").write_bytes(b"")
+    links = {"latest": "sp", "newest": "latest", "to-plain": "plain", "above": "."}
+    for link, target in {**links, "dangling": "gone", "loop": "loop"}.items():
+        (tmp_path / link).symlink_to(target)
+    config = Config.load(flags={}, spark={}, environ={"HOME": str(tmp_path)}, cwd=str(tmp_path))
+    spec = restore_spec(f"file://{tmp_path}/{named}", NO_OPTIONS, config)
+    assert spec is not None
+    assert spec.path == str(tmp_path / meant)

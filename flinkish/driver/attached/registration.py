@@ -23,6 +23,7 @@ from flinkish.driver.log import log
 from flinkish.driver.requests.agent import GATEWAY
 from flinkish.errors import Locked, RegistryError
 from flinkish.launch import launcher
+from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.messages.queries import QueryStatus
@@ -31,6 +32,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import STALE, process_ref, reconcile
 from flinkish.restore.check.version_check import check_restorable
 from flinkish.restore.origin.restore_origin import open_origin
+from flinkish.storage.locations import locate_from
 
 #: Seconds to wait for a last driver whose end has not been noticed.
 _PATIENCE = STALE + 15.0
@@ -49,8 +51,18 @@ def goes_on_from(jobs: Sequence[JobRecord], launch: Launch) -> JobRecord | None:
         before, now = job.launch.restore, launch.restore
         if before is None:
             return None
-        return job if now is None or now.path == before.path else None
+        if now is None or now.path == before.path or _named(launch) == _named(job.launch):
+            return job
+        return None
     return None
+
+
+def _named(launch: Launch) -> str:
+    """Return the location that a program named; since its first start a link may lead elsewhere."""
+    path = launch.options.get(RECOVERY_PATH)
+    if path is None:
+        return launch.restore.path if launch.restore is not None else ""
+    return locate_from(launch.working_directory or "/", path)
 
 
 def _same_program(one: Launch, other: Launch) -> bool:

@@ -154,8 +154,9 @@ class OtherJobs:
         since = self._registry.state_history(job.job_id)[-1].time
         for request in self._registry.requests(job.job_id):
             result = request.result if request.state is RequestState.COMPLETED else None
-            path = None if result is None or result.savepoint is None else result.savepoint.path
-            if request.kind is not RequestKind.SAVEPOINT and path == self._savepoint:
+            if request.kind is RequestKind.SAVEPOINT or result is None or result.savepoint is None:
+                continue
+            if storage.same_place(result.savepoint.path, self._savepoint):
                 return JobState.FINISHED if request.created >= since else job.state
         return job.state
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 
 from flinkish import storage
-from flinkish.errors import StorageError
+from flinkish.errors import FlinkishError, StorageError
+from flinkish.savepoint.format.metadata import FILE_NAME
+from flinkish.savepoint.format.reader import savepoint_directory
 
 #: Seconds by which a time may be ahead of this host's clock before it counts as in the future.
 SKEW = 300.0
@@ -36,6 +38,25 @@ def place_keys(location: str) -> frozenset[str]:
     if status.st_ino:  # 0: the file system has no inodes
         keys.add(f"{status.st_dev}:{status.st_ino}")
     return frozenset(keys)
+
+
+def savepoint_meant(path: str) -> str:
+    """Return the directory of the savepoint that a link or a ``_metadata`` file names.
+
+    It is the path of the opened savepoint. Any other path, also one that cannot be read, is only
+    located; remote storage is asked only about a ``_metadata`` file. Raises the errors of
+    ``locate``.
+    """
+    location = storage.locate(path)
+    if not is_link(location) and storage.base_name(location) != FILE_NAME:
+        return location
+    try:
+        directory = savepoint_directory(location)
+        if not storage.exists(storage.join(directory, FILE_NAME)):
+            return location
+    except FlinkishError:
+        return location  # opening it raises the error
+    return os.path.realpath(directory) if is_link(directory) else directory
 
 
 def is_link(location: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.driver.attached.registration import goes_on_from
+from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.registry.jobs import JobRecord, JobState
 
@@ -14,6 +15,10 @@ EXTERNAL = ExternalLauncher("python", "0.1.0")
 PLAIN = Launch("/app.py", external=EXTERNAL, named=True)
 RESTORED = replace(PLAIN, restore=RestoreSpec("/sp/1"))
 OTHER = replace(PLAIN, restore=RestoreSpec("/sp/2"))
+#: The link that the program named led to /sp/1, then to /sp/2, then nowhere.
+LATEST = replace(RESTORED, options={RECOVERY_PATH: "latest"}, working_directory="/sp")
+AGAIN = replace(LATEST, restore=RestoreSpec("/sp/2"), options={RECOVERY_PATH: "/sp/latest"})
+GONE = replace(AGAIN, restore=RestoreSpec("/sp/latest"))
 OURS = Launch("/app.py", restore=RestoreSpec("/sp/1"), named=True)
 
 
@@ -30,6 +35,8 @@ def jobs(*launches: Launch) -> list[JobRecord]:
         ([], RESTORED, None),
         ([RESTORED], RESTORED, 0),  # the launcher's next try, with the same settings
         ([RESTORED], PLAIN, 0),  # the setting was removed: its state is where it was restored
+        ([LATEST], AGAIN, 0),
+        ([LATEST], GONE, 0),
         ([RESTORED], OTHER, None),  # another savepoint is another job
         ([PLAIN], PLAIN, None),  # goes on in the location that the program names
         ([PLAIN], RESTORED, None),
