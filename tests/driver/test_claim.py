@@ -20,6 +20,7 @@ from flinkish.driver.runtime.quiesce import stop_hard
 from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Corrupt, RegistryError
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, RequestKind
@@ -113,15 +114,35 @@ def test_it_is_deleted_when_the_last_query_has_committed(
     assert job.wait().state is JobState.CANCELED
 
 
+def test_what_was_opened_is_deleted_wherever_its_link_leads_by_then(
+    registry: Registry, tmp_path: Path
+) -> None:
+    claimed, other = (save(tmp_path / each, "hdfs-agg") for each in ("one", "other"))
+    link, above = tmp_path / "link", tmp_path / "above"
+    above.symlink_to("one")
+    link.symlink_to(claimed)
+    recorded = str(above / Path(claimed).relative_to(tmp_path / "one"))
+    for path in (recorded, other):
+        registry.add_savepoint(SavepointSummary(path, "a" * 32, 1.0, "native", 1, 1, 0.1, ()))
+    spec = RestoreSpec(str(link), RestoreOptions(claim_mode="claim"))
+    restorer = restoring.Restorer(registry, "a" * 32, spec, Planning({}))
+    link.unlink()
+    link.symlink_to(other)
+    restorer._give_up_claimed()
+    assert not Path(claimed).exists()
+    whole(other)
+    assert [each.path for each in registry.savepoints()] == [other]
+
+
 def test_a_claimed_savepoint_that_is_deleted_is_not_said_to_be_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(_: str) -> None:
+    def refuse() -> None:
         raise RegistryError("the server restarts")
 
     restorer: Any = object.__new__(restoring.Restorer)
-    restorer._spec = RestoreSpec("/sp/savepoint-1")
-    restorer._registry = SimpleNamespace(mark_disposed=refuse)
+    restorer._offers = SimpleNamespace(path="/sp/savepoint-1")
+    restorer._registry = SimpleNamespace(savepoints=refuse)
     monkeypatch.setattr(restoring, "dispose", lambda _: SimpleNamespace(kept=0))
     restorer._give_up_claimed()
     said = capsys.readouterr().err

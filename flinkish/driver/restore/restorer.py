@@ -52,6 +52,7 @@ from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.savepoint.directory.dispose import dispose
+from flinkish.storage import same_place
 
 
 @dataclass(frozen=True)
@@ -342,7 +343,7 @@ class Restorer:
         threading.Thread(target=self._give_up_claimed, name="flinkish-claim").start()
 
     def _give_up_claimed(self) -> None:
-        path = self._spec.path
+        path = self._offers.path  # a link that was named may lead to another savepoint by now
         try:
             disposed = dispose(path)
         except FlinkishError as error:
@@ -352,7 +353,9 @@ class Restorer:
             )
             return
         try:
-            self._registry.mark_disposed(path)
+            for each in self._registry.savepoints():
+                if same_place(each.path, path):
+                    self._registry.mark_disposed(each.path)
         except FlinkishError as error:
             log(f"the registry could not record that {path} is deleted: {error.message}")
         kept = (

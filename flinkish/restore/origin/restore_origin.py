@@ -22,12 +22,10 @@ from flinkish.restore.origin.mapped_paths import with_mapped_paths
 from flinkish.restore.origin.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.origin.spark_compat import SparkFit
 from flinkish.restore.recipe import OriginCheckpoint
-from flinkish.savepoint.format.contents import (
-    FORMAT_CANONICAL,
-    QueryRecord,
-)
+from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.write.query_records import check_operators, query_record, query_source
+from flinkish.storage import one_name
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,8 @@ class RestoreOrigin:
         The queries of the job that are known not to be in ``by_key``.
     complete
         Whether ``by_key`` and ``left_out`` have all queries of the job.
+    path
+        The directory of the savepoint when it was opened, links resolved; empty for checkpoints.
     """
 
     by_key: Mapping[QueryKey, RestorableQuery]
@@ -72,6 +72,7 @@ class RestoreOrigin:
     spark_version: str | None = None
     left_out: tuple[LeftOut, ...] = ()
     complete: bool = True
+    path: str = ""
 
     @property
     def queries(self) -> tuple[SavedQueryFacts, ...]:
@@ -124,6 +125,7 @@ def open_path(path: str, *, verify: str | None = None) -> RestoreOrigin:
         spark_version=savepoint.header.job.spark_version,
         left_out=savepoint.header.job.left_out,
         complete=savepoint.header.job.complete,
+        path=one_name(savepoint.path),
     )
 
 
@@ -215,7 +217,6 @@ def adopt_cuts(path: str) -> dict[str | None, Cut]:
     """Return the cuts of the plain Spark checkpoints at ``path``, by query name.
 
     ``path`` is one checkpoint (the key is None) or a directory of several, one for each query name.
-
     Raises SavepointNotFound if ``path`` is neither, and the errors of ``read_whole_cut``.
     """
     return {name: read_whole_cut(location) for name, location in find_checkpoints(path).items()}
@@ -317,8 +318,7 @@ def open_query(
     check_operators(source, cut)
     record = query_record(source, query.name, cut, len(cut.files), cut.files.bytes)
     record = replace(record, sink=_absolute(record.sink, directory))
-    origin = origin_of(cut, running=running)
-    offer = of_record(record, origin, canonical=False)
+    offer = of_record(record, origin_of(cut, running=running), canonical=False)
     return replace(offer, live=running, planned_fault=cut.planned_fault)
 
 
