@@ -38,13 +38,9 @@ KINDS = ["local", *(pytest.param(kind, marks=SLOW) for kind in ("moto_s3", "seco
 
 
 def save(checkpoint: str, target: str, **options: Any) -> SavepointSummary:
+    options.setdefault("reporter", SilentSavepointReporter())
     return write_savepoint(
-        target,
-        JOB,
-        [QuerySource("counts", checkpoint)],
-        trigger="savepoint",
-        reporter=SilentSavepointReporter(),
-        **options,
+        target, JOB, [QuerySource("counts", checkpoint)], trigger="savepoint", **options
     )
 
 

@@ -163,11 +163,13 @@ class Ledger:
             for number, path, size, digest, held, stamp in rows:
                 yield FileRecord(number, path, size, digest, held, stamp)
 
-    def held(self) -> Iterator[str]:
-        """Yield the sorted locations of all files that other savepoints hold."""
-        cursor = self._db.execute("SELECT held FROM placed WHERE held IS NOT NULL ORDER BY held")
+    def held(self) -> Iterator[tuple[str, int]]:
+        """Yield the sorted locations of all files that other savepoints hold, with their sizes."""
+        cursor = self._db.execute(
+            "SELECT held, size FROM placed WHERE held IS NOT NULL ORDER BY held"
+        )
         while rows := cursor.fetchmany(_ROWS):
-            yield from (row[0] for row in rows)
+            yield from rows
 
     def totals(self, query: int | None = None) -> Totals:
         """Return the totals of one query, or of all queries."""

@@ -3,7 +3,8 @@
 The job keeps running. Spark may therefore trim a file after its cut was read and before it is
 linked or copied. In this case the query is taken again at a newer batch: files of the new cut
 stay, and the others are removed. Every file is taken with its listed stamp, so a file that has been
-replaced is detected. When all files are in place, the new directory is checked.
+replaced is detected. When all files are in place, the new directory is checked, and so are the
+files that it shares with earlier savepoints.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _BATCH = 128
 
 
 class HolderGone(Exception):
-    """An earlier savepoint whose files were to be shared is being disposed of."""
+    """An earlier savepoint is being disposed of, or has lost a file that was to be shared."""
 
 
 @dataclass(frozen=True)
@@ -108,18 +109,31 @@ class QueryFiles:
     def take_all(self, queries: Sequence[QuerySource]) -> list[QueryRecord]:
         """Put all queries in place and write the reference lists of files that others hold.
 
-        Raises HolderGone if a holder is disposed of in the meantime, WrongState if a checkpoint
-        changes in every attempt, and the errors of ``read_cut`` and of the storage.
+        Raises HolderGone if a holder is disposed of in the meantime or has lost a shared file,
+        WrongState if a checkpoint changes in every attempt, and the errors of ``read_cut`` and of
+        the storage.
         """
         records = [self._take(index, query) for index, query in enumerate(queries)]
-        for name, paths in sharing.by_holder(self._ledger.held()):
+        for name, paths in sharing.by_holder(held for held, _ in self._ledger.held()):
             holder = storage.join(self._parent, name)
             self._referred.add(holder)
             sharing.write_references(holder, storage.base_name(self._path), paths)
             # A holder disposed of in the meantime keeps only what its other users need.
             if not (sharing.is_whole(holder) or self._is_kept(holder)):
                 raise HolderGone(holder)
+        self._check_held()
         return records
+
+    def _check_held(self) -> None:
+        """Check the sizes of the shared files, with one listing per directory; raise HolderGone."""
+        lost = first_wrong_size(self._parent, self._ledger.held())
+        if lost is not None:
+            location = storage.join(self._parent, lost)
+            self._reporter.warning(
+                f"no files are shared with the earlier savepoint {self._earlier}, which is "
+                f"damaged: {location} is missing or has another size"
+            )
+            raise HolderGone(location)
 
     def _is_kept(self, holder: str) -> bool:
         """Return whether a disposed holder keeps the files that the earlier savepoint uses.
@@ -292,7 +306,7 @@ class QueryFiles:
         """Check the ends of the files in place, not of the originals, which Spark may have trimmed.
 
         Raises Corrupt, which names the checkpoint's damaged files, and StorageError if the target
-        was removed. Files that an earlier savepoint holds were checked when it was taken.
+        was removed. The ends of files that an earlier savepoint holds were checked then.
         """
         cut = attempt.cut
         own = (

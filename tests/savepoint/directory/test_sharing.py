@@ -27,6 +27,7 @@ from flinkish.savepoint.write.ledger import Ledger, in_directory, newest_of_job,
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.savepoint.test_everywhere import save
+from tests.savepoint.write.test_writer import Told
 from tests.support.checkpoints.recorded import unpack
 from tests.support.savepoint.places import place, put_tree, tree
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
@@ -185,6 +186,26 @@ def test_a_holder_that_goes_in_the_meantime(
     assert [n for n in storage.list_names(f"{root}/s") if n.startswith("savepoint-")] == [
         storage.base_name(second.path)
     ]
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut short"])
+def test_a_holder_that_has_lost_a_file_is_not_shared_with(
+    root: str, checkpoint: str, damage: str
+) -> None:
+    first = save(checkpoint, f"{root}/s")
+    path = next(name for name in sorted(tree(first.path)) if name.endswith(".zip"))
+    storage.remove_files(first.path, [path])
+    if damage == "cut short":
+        storage.write_bytes(storage.join(first.path, path), b"PK")
+    reporter = Told()
+    second = save(checkpoint, f"{root}/s", reporter=reporter)
+    assert (second.shared_files, second.moved_bytes) == (0, second.bytes)
+    check_files(open_savepoint(second.path), FULL)
+    assert not storage.list_names(storage.join(first.path, sharing.DIRECTORY))
+    [warning] = reporter.warnings
+    assert storage.join(first.path, path) in warning
+    third = save(checkpoint, f"{root}/s")  # the newest is whole again
+    assert (third.shared_files, third.moved_bytes) == (third.files, 0)
 
 
 @pytest.mark.parametrize("root", ["memory"], indirect=True)
