@@ -108,17 +108,24 @@ class RemoteStore:
         return self._info(location) is not None
 
     def is_directory(self, location: str) -> bool:
-        """Return whether a directory exists (on S3: whether any object lies below it)."""
-        with refused("read", location):
-            if self.flat:
+        """Return whether a directory exists (on S3: whether any object lies below it).
+
+        A whole bucket is asked for in another way: its properties may be refused to those who may
+        use what is in it.
+        """
+        if self._s3 is not None:
+            with refused("read", location):
                 return bool(self._fs.isdir(self._path(location)))
+        if self.flat and not base_name(location):
+            return self.exists(location)
         info = self._info(location)
         return info is not None and info["type"] == "directory"
 
     def _info(self, location: str) -> Mapping[str, Any] | None:
         """Return fsspec's record of the entry at ``location``; None if there is no entry.
 
-        In stores that are not flat, fsspec's ``exists`` and ``isdir`` answer False after any error.
+        fsspec's ``isdir`` answers False after any error, except for S3; so does its ``exists`` in
+        stores that are not flat.
         """
         with refused("read", location):
             try:

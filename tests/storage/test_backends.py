@@ -159,20 +159,22 @@ def test_what_a_store_refuses_to_remove_is_not_told(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    "ask",
+    ("scheme", "ask"),
     [
-        lambda store, path: store.exists(path),
-        lambda store, path: store.is_directory(path),
-        lambda store, path: store.delete_file(path),
-        lambda store, path: store.delete_directory(path),
-        lambda store, path: store.delete_tree(*storage.split(path), None),
+        ("webhdfs", lambda store, path: store.exists(path)),
+        ("webhdfs", lambda store, path: store.is_directory(path)),
+        ("gs", lambda store, path: store.is_directory(path)),
+        ("abfss", lambda store, path: store.is_directory(path)),
+        ("webhdfs", lambda store, path: store.delete_file(path)),
+        ("webhdfs", lambda store, path: store.delete_directory(path)),
+        ("webhdfs", lambda store, path: store.delete_tree(*storage.split(path), None)),
     ],
 )
 def test_a_store_that_does_not_answer_has_not_said_that_nothing_is_there(
-    ask: Callable[[RemoteStore, str], object],
+    scheme: str, ask: Callable[[RemoteStore, str], object]
 ) -> None:
     with pytest.raises(StorageError, match="no answer"):
-        ask(RemoteStore(_Unreachable(), "webhdfs"), "webhdfs://host:1/savepoint")
+        ask(RemoteStore(_Unreachable(), scheme), f"{scheme}://host:1/savepoint")
 
 
 def test_a_copy_whose_source_cannot_be_read_names_the_source() -> None:
