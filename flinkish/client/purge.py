@@ -392,7 +392,7 @@ def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
         facts.job.job_id
         for facts in candidates
         if lease.job_id == facts.job.job_id
-        or (lease.path and facts.place and is_inside(lease.path, facts.place))
+        or (lease.path and facts.place and is_inside(storage.one_name(lease.path), facts.place))
     ]
 
 

@@ -24,6 +24,11 @@ _WITH_USER = frozenset({"hdfs", "webhdfs", "viewfs", "sftp", "ssh", "abfs", "abf
 #: Schemes that make a text a (refused) URL even if no slash follows the colon.
 _KNOWN = _LOCAL | frozenset(_SAME) | frozenset(_SAME.values()) | _WITH_USER
 
+#: Schemes for one directory: with and without TLS in Hadoop, and fsspec's own name.
+_AZURE = frozenset({"abfs", "abfss", "az"})
+#: Schemes whose authority is a NameNode, whoever the user; HDFS has a default port.
+_NAMENODES = {"hdfs": ":8020", "webhdfs": ""}
+
 
 def locate(text: str) -> str:
     """Convert a path or URL, as a user or Spark writes it, into a location.
@@ -194,14 +199,29 @@ def for_spark(location: str) -> str:
 
 
 def same_place(one: str, other: str) -> bool:
-    """Return whether two locations are the same, with links resolved."""
+    """Return whether two locations are the same, with links resolved, in whatever spelling."""
     return one_name(one) == one_name(other)
 
 
 def one_name(location: str) -> str:
-    """Return a location's canonical name, with links resolved; an invalid one stays as it is."""
+    """Return a location's canonical name, with links resolved; an invalid one stays as it is.
+
+    It is for comparisons and messages: a library may need what it leaves out (hdfs-native the
+    port).
+    """
     try:
         place = locate(location)
-    except StorageError:
+        return os.path.realpath(place) if is_local(place) else _one_spelling(place)
+    except (StorageError, ValueError):  # ValueError: from realpath, for a null byte
         return location
-    return os.path.realpath(place) if is_local(place) else place.rstrip("/")
+
+
+def _one_spelling(place: str) -> str:
+    """Return one spelling for the remote locations that are one directory for Hadoop. Pure."""
+    scheme, _, rest = place.partition("://")
+    authority, slash, path = rest.partition("/")
+    if scheme in _NAMENODES:
+        authority = authority.rpartition("@")[2].lower().removesuffix(_NAMENODES[scheme])
+    elif scheme in _AZURE:
+        scheme, authority = "abfss", authority.lower()
+    return f"{scheme}://{authority}{slash}{path}"

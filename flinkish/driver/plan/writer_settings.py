@@ -173,12 +173,13 @@ _OWN_CATALOG = "spark_catalog"
 class Output:
     """Where a query writes.
 
-    ``place`` is a location without links, or the name of a table. Several queries may write to one
-    table (``is_table``).
+    ``place`` is a location without links, or the name of a table, in one spelling, for comparisons;
+    ``location`` as it is read. Several queries may write to one table (``is_table``).
     """
 
     place: str
     is_table: bool
+    location: str = field(compare=False)
 
 
 def output_of(sink: NewSink, session: Any) -> Output | None:
@@ -187,13 +188,13 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
     connector = sink_connector(kind)
     if connector.keeps_versions:
         location = sink.table if connector.in_catalogs and sink.table else sink.path or sink.table
-        return None if location is None else Output(storage.one_name(location), True)
+        return None if location is None else Output(storage.one_name(location), True, location)
     if kind and kind not in _FILE_FORMATS:
         return None
     path = sink.path
     if path is None and sink.table is not None and session is not None:
         path = _place_to_be(sink.table, session)
-    return None if path is None else Output(storage.one_name(path), False)
+    return None if path is None else Output(storage.one_name(path), False, path)
 
 
 def _place_to_be(table: str, session: Any) -> str | None:

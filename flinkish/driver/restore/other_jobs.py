@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.plan.writer_settings import output_of
+from flinkish.driver.plan.writer_settings import Output, output_of
 from flinkish.errors import ConsentNeeded
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.messages.calls import KnownWriter
@@ -119,12 +119,12 @@ class OtherJobs:
             here = [claim for claim in held if claim.job.job_id == self._job_id]
             if here:
                 raise _in_use_here(query, here[0])
-            counting = [claim for claim in held if not self._is_over(claim, sink)]
+            counting = [claim for claim in held if not self._is_over(claim, sink, output)]
             if counting:
                 raise _in_use(query, counting[0], self._writer(counting[0]))
             over |= {(claim.job.job_id, claim.resource) for claim in held}
 
-    def _is_over(self, claim: Claim, sink: NewSink) -> bool:
+    def _is_over(self, claim: Claim, sink: NewSink, output: Output | None) -> bool:
         """Return whether a claim does not count: its job is over, or another directory is meant."""
         (job,) = reconcile(self._registry, [claim.job])
         if self._state_of(job).is_final:
@@ -133,9 +133,9 @@ class OtherJobs:
             elsewhere = job.driver is not None and job.driver.host != os.uname().nodename
             return elsewhere and storage.is_local(claim.place)
         writer = self._writer(claim)
-        if writer is None or not may_be_another_directory(writer):
+        if output is None or writer is None or not may_be_another_directory(writer):
             return False
-        position = file_sink_status(sink.format, claim.place, storage)
+        position = file_sink_status(sink.format, output.location, storage)
         return position is not None and is_another_directory(writer, position)
 
     def _writer(self, claim: Claim) -> KnownWriter | None:

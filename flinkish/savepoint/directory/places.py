@@ -21,13 +21,13 @@ def place_keys(location: str) -> frozenset[str]:
     """Return the names of the place at ``location``; two locations with a common name are the same.
 
     On the local file system these are the path without links and the directory's inode, which
-    identifies a directory that is mounted twice. Elsewhere it is the location. Any spelling of a
-    location is accepted, and text that is not a location has one name.
+    identifies a directory that is mounted twice. Elsewhere it is the location in one spelling. Any
+    spelling of a location is accepted, and text that is not a location has one name.
     """
     try:
         place = storage.locate(location)
         if not storage.is_local(place):
-            return frozenset({place})
+            return frozenset({storage.one_name(place)})
         keys = {os.path.realpath(place)}
     except (StorageError, ValueError):
         return frozenset({location})

@@ -10,12 +10,13 @@ other savepoints hold for the source become the copy's own.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import zip_longest
 
 from flinkish import storage
 from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError
 from flinkish.messages.results import SavepointCopy
-from flinkish.savepoint.directory.leases import Kind, Lease
+from flinkish.savepoint.directory.leases import DIRECTORY, Kind, Lease
 from flinkish.savepoint.directory.places import place_keys
 from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SavepointReporter
@@ -64,7 +65,9 @@ def copy_savepoint(
         return _result(source, final, progress, time.monotonic() - started)
     storage.make_directory(directory)
     job_id = source.header.job.job_id
-    with Lease.take(directory, Kind.WRITE, owner=owner, job_id=job_id, path=final):
+    with Lease.take(directory, Kind.WRITE, owner=owner, job_id=job_id, path=final) as lease:
+        if _sees(storage.parent(source.path), lease):
+            raise _already_in(directory)
         copier.copy()
         reporter.phase("metadata")
         copier.seal()
@@ -83,15 +86,30 @@ def _copy_location(source: OpenSavepoint, directory: str) -> str:
         )
     final = storage.join(directory, name)
     if place_keys(final) & place_keys(source.path):
-        raise UsageError(
-            f"the savepoint is already in {directory}",
-            hint="name another TARGET; the copy keeps the name of the savepoint",
-        )
-    if final.startswith(f"{source.path}/"):
+        raise _already_in(directory)
+    if storage.one_name(final).startswith(f"{storage.one_name(source.path)}/"):
         raise UsageError(
             f"{directory} is inside the savepoint {source.path}", hint="name another TARGET"
         )
     return final
+
+
+def _already_in(directory: str) -> UsageError:
+    return UsageError(
+        f"the savepoint is already in {directory}",
+        hint="name another TARGET; the copy keeps the name of the savepoint",
+    )
+
+
+def _sees(directory: str, lease: Lease) -> bool:
+    """Return whether a lease's file is in ``directory``, which then is the lease's own one.
+
+    No name says that two URLs lead to one directory (WebHDFS and HDFS, two names of a host). False
+    if the storage refuses to tell.
+    """
+    with suppress(StorageError):
+        return storage.exists(storage.join(directory, DIRECTORY, lease.record.lease_id))
+    return False
 
 
 def _existing(final: str) -> OpenSavepoint | None:

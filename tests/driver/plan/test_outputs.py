@@ -37,6 +37,15 @@ def test_a_table_has_its_place_before_it_is_made(spark: Any) -> None:
         spark.sql("DROP DATABASE places CASCADE")
 
 
+def test_a_directory_has_one_place_in_every_spelling() -> None:
+    one, other = (
+        output_of(NewSink("json", f"hdfs://{host}/out"), None) for host in ("nn:8020", "NN")
+    )
+    assert one is not None
+    assert one == other
+    assert one.location == "hdfs://nn:8020/out", "hdfs-native needs the port"
+
+
 def test_a_table_of_several_writers_goes_by_its_name() -> None:
     found = output_of(NewSink("iceberg", None, "c.db.t"), None)
     assert found is not None

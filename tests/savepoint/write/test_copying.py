@@ -8,8 +8,10 @@ import random
 import shutil
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from flinkish import storage
 from flinkish.checkpoint.format.file_ends import checksums_of
@@ -26,6 +28,8 @@ from flinkish.savepoint.write.copying import copy_savepoint
 from flinkish.savepoint.write.ledger import newest_of_job
 from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
 from flinkish.savepoint.write.writer import write_savepoint
+from flinkish.storage import stores
+from flinkish.storage.remote import RemoteStore
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
@@ -242,6 +246,36 @@ def test_places_that_are_refused(saved: SavepointSummary, tmp_path: Path) -> Non
     os.rename(other, tmp_path / "t" / Path(saved.path).name)
     with pytest.raises(StorageError, match="another savepoint with this name exists"):
         copied(saved.path, tmp_path / "t")
+
+
+class _Alias(MemoryFileSystem):  # type: ignore[misc]  # it is untyped
+    """The memory, where another host's name leads to the same files."""
+
+    cachable = False
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> Any:
+        return MemoryFileSystem._strip_protocol(path.replace("memory://alias/", "memory://real/"))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_copy_onto_its_source_under_another_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
+    monkeypatch.setitem(stores._stores, ("memory", "alias"), RemoteStore(_Alias(), "memory"))
+    try:
+        path = _saved_at("memory://real/copied", tmp_path)
+        if damaged:
+            lost = next(name for name in names(path) if name.endswith(".zip"))
+            storage.remove_file(path, lost)
+            with pytest.raises(UsageError, match="the savepoint is already in"):
+                copied(path, "memory://alias/copied/savepoints")
+        else:
+            assert copied(path, "memory://alias/copied/savepoints").sent_files == 0
+        assert open_savepoint(path).path == path
+        assert not storage.exists(f"memory://real/copied/savepoints/{leases.DIRECTORY}")
+    finally:
+        storage.remove_tree("memory://real", "copied")
 
 
 def test_digests_do_not_depend_on_the_lengths_of_the_blocks() -> None:
