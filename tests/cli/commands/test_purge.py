@@ -246,7 +246,7 @@ def test_the_record_stays_while_an_earlier_savepoint_is_there(cli: Command) -> N
     for words in (("restart", job), ("savepoint", job, "sp2")):
         refused = cli(*words)
         assert refused.code == 13
-        assert "flinkish purge has removed the checkpoints" in refused.err
+        assert "flinkish purge has removed what flinkish kept" in refused.err
     assert cli.ok("purge", *OLD, "--yes", "-q").out == ""
     with cli.registry() as registry:
         registry.mark_disposed(path)
