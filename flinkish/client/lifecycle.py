@@ -140,11 +140,12 @@ def stop(
 
 def earlier_stop(context: Context, job: JobRecord) -> Request | None:
     """Return the request that stopped or stops a job; None without one, or if the job ran since."""
-    history = context.registry.state_history(job.job_id)
-    ran = max((each.time for each in history if each.state is JobState.RUNNING), default=0.0)
+    from flinkish.client.restarts import has_run_since
+
     for request in reversed(context.registry.requests(job.job_id)):
         if request.kind is RequestKind.STOP and request.state is not RequestState.FAILED:
-            return request if request.created >= ran else None
+            is_over = request.state.is_final and has_run_since(context.registry, request)
+            return None if is_over else request
     return None
 
 

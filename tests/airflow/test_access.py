@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,12 @@ from flinkish.client.program import pinned
 from flinkish.client.wait_goals import Goal, Watch
 from flinkish.errors import DriverLost, JobNotFound, RegistryError, RolledBack, WrongState
 from flinkish.launch.secret_settings import without_secrets
-from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.requests import RequestResult
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
+from flinkish.registry.liveness import process_ref
 from flinkish.upgrade import workflows
 from flinkish.upgrade.target import Changes, NewVersion, target_launch
 from tests.cli.commands.test_wait import JOB, QUERY, beats
@@ -162,6 +165,20 @@ def test_a_retry_of_a_stop(cli: Command, context: Context) -> None:
     context.registry.transition(job, JobState.FAILED, "the driver was killed")
     with pytest.raises(WrongState):
         again(is_retry=True)  # the job ran on after the savepoint
+
+
+def test_a_retry_of_a_stop_that_was_sent_before_the_job_ran(cli: Command, context: Context) -> None:
+    cli.ok("list")
+    with cli.registry() as registry:
+        job = JobRecord(JOB, "n", JobState.CREATED, 1.0, Launch("/a.py"), driver=process_ref())
+        registry.add_job(job)
+        begin = partial(begin_stop, context, "n", "sp", format="native", drain=False)
+        first = begin(is_retry=False)
+        registry.transition(job.job_id, JobState.RUNNING, "its queries started")
+        assert begin(is_retry=True) == first
+        registry.complete(first.request_id, RequestResult())
+        registry.transition(job.job_id, JobState.FINISHED, "stopped")
+        assert begin(is_retry=True) == first
 
 
 @pytest.fixture
