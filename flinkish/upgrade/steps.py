@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 
+from flinkish.client.metrics import seconds_of
 from flinkish.errors import WrongState
 from flinkish.launch.deploy_mode import master_of
 from flinkish.messages.launch import Launch
@@ -159,13 +159,15 @@ def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
     """Return why a shadow's query has not caught up with the job yet, as a clause, or None.
 
     The query has caught up when it waits for input, when its watermark has reached that of the job,
-    or, without watermarks, when it processes rows clearly faster than they arrive. ``job`` is the
-    job's query of the same name, if there is one.
+    or, without watermarks that can be read, when it processes rows clearly faster than they arrive.
+    ``job`` is the job's query of the same name, if there is one.
     """
     if shadow.waits_for_input:
         return None
-    if job is not None and shadow.watermark and job.watermark:
-        if moment(shadow.watermark) >= moment(job.watermark):
+    reached = seconds_of(shadow.watermark)
+    wanted = None if job is None else seconds_of(job.watermark)
+    if job is not None and reached is not None and wanted is not None:
+        if reached >= wanted:
             return None
         return f"query '{shadow.name}' is at {shadow.watermark}, the job at {job.watermark}"
     arriving, processed = shadow.input_rows_per_second, shadow.processed_rows_per_second
@@ -181,8 +183,3 @@ def brought_back(queries: Sequence[QueryStatus]) -> list[SinkRow]:
     """
     sinks = [sink for query in queries if query.plan is not None for sink in query.plan.sinks]
     return [sink for sink in sinks if sink.verdict in SINK_MODES]
-
-
-def moment(text: str) -> datetime:
-    """Return the time of Spark's ISO 8601 text. Pure."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))

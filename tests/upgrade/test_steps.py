@@ -165,6 +165,9 @@ def test_a_shadow_that_has_caught_up() -> None:
     rates = replace(Q, input_rows_per_second=100.0, processed_rows_per_second=130.0)
     assert behind(rates, None) is None
     assert behind(replace(rates, processed_rows_per_second=105.0), None) is not None
+    far = "33658-09-27T01:46:40.000Z"  # Spark takes any event time
+    assert behind(replace(rates, watermark=far), job) is None
+    assert "backlog" in str(behind(early, replace(job, watermark=far)))
 
 
 def test_what_the_way_back_has_made_of_the_sinks() -> None:
