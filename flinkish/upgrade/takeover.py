@@ -11,6 +11,8 @@ from dataclasses import replace
 from flinkish.client.context import Context
 from flinkish.client.waiting import STARTING, look, wait_until_started
 from flinkish.errors import Locked, RolledBack
+from flinkish.launch.known_jobs import never_began, standing_of
+from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import UpgradeKind, UpgradeState
@@ -21,6 +23,9 @@ from flinkish.upgrade.execution import Execution, canceled
 from flinkish.upgrade.preparation import Ready, Secrets
 from flinkish.upgrade.shadow import ShadowUpgrade, check_promotable
 from flinkish.upgrade.steps import undo
+
+#: States of a job that did not end by itself.
+_BROKEN_OFF = (JobState.FAILED, JobState.CANCELED)
 
 
 class InPlaceUpgrade(Execution):
@@ -83,13 +88,25 @@ class InPlaceUpgrade(Execution):
         self._done()
 
     def _return(self) -> None:
-        """Start the old program again from the savepoint."""
+        """Start the old program again from the savepoint, unless it has run again already."""
         upgrade = self.upgrade
         if upgrade.savepoint is None:
             self._save(state=UpgradeState.ABANDONED)
             return
         earlier = None if upgrade.old_again_id is None else self._found(upgrade.old_again_id)
-        if earlier is None or look(self._context, earlier).state is JobState.FAILED:
+        if earlier is not None and (earlier := look(self._context, earlier)).state in _BROKEN_OFF:
+            if not never_began(self._registry, standing_of(self._registry, earlier)):
+                # From the savepoint it would write the rows again that it has written since.
+                self._context.reporter.warning(
+                    f"the old program has run again as job {earlier.job_id}, which is "
+                    f"{earlier.state.value} by now: resume it with: flinkish restart "
+                    f"{earlier.job_id}"
+                )
+                self._done()
+                return
+            wait_until_gone(self._registry, earlier)
+            earlier = None
+        if earlier is None:
             self._save(old_again_id=new_job_id())
             upgrade = self.upgrade
         assert upgrade.savepoint is not None

@@ -24,6 +24,7 @@ from flinkish.upgrade.shadow import ShadowUpgrade
 from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
+from tests.support.launcher_fakes import kill_processes
 from tests.upgrade.test_steps import UPGRADE
 
 ID = "0" * 31 + "1"
@@ -214,6 +215,52 @@ def test_interrupted_on_the_way_back(
         left.run()
     done = resume(context, ID).run()
     assert done.state is UpgradeState.ROLLED_BACK
+    assert alive(context) == [done.old_again_id]
+
+
+@pytest.mark.parametrize("is_canceled", [False, True])
+def test_an_old_program_that_has_run_again_is_not_started_twice(
+    cli: Command, context: Context, told: Told, is_canceled: bool
+) -> None:
+    left = begun(context, new(cli, context, "die"), Mortal)
+    assert isinstance(left, Mortal)
+    left.save, left.before = 7, True  # the old program runs, which is not recorded
+    with pytest.raises(Killed):
+        left.run()
+    again = str(left.upgrade.old_again_id)
+    if is_canceled:
+        cli.ok("cancel", again)
+    else:
+        kill_processes(context.registry.job(again))
+    done = (resume if is_canceled else rollback)(context, ID).run()
+    assert (done.state, done.old_again_id) == (UpgradeState.ROLLED_BACK, again)
+    assert alive(context) == []
+    assert f"flinkish restart {again}" in told.warnings[-1]
+
+
+@pytest.mark.parametrize("ended", [JobState.FAILED, JobState.CANCELED])
+def test_an_old_program_that_has_not_run_again_is_started(
+    cli: Command, context: Context, ended: JobState
+) -> None:
+    left = begun(context, new(cli, context, "die"), Mortal)
+    assert isinstance(left, Mortal)
+    left.save = 6  # its next job is recorded, and has not been started
+    with pytest.raises(Killed):
+        left.run()
+    never = replace(
+        context.registry.job(left.upgrade.job_id),
+        job_id=str(left.upgrade.old_again_id),
+        state=JobState.CREATED,
+        supervisor=None,
+        driver=None,
+        launch=replace(left.upgrade.launch, restore=RestoreSpec(str(left.upgrade.savepoint))),
+        end_time=None,
+    )
+    context.writable_registry.add_job(never)
+    context.registry.transition(never.job_id, ended, "before it ran")
+    done = rollback(context, ID).run()
+    assert done.state is UpgradeState.ROLLED_BACK
+    assert never.job_id != done.old_again_id
     assert alive(context) == [done.old_again_id]
 
 
