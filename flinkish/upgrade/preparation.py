@@ -13,7 +13,8 @@ from flinkish.client.rehearsal import RehearsalResult, rehearse_launch
 from flinkish.client.requests import savepoint_target
 from flinkish.client.restart_plan import check_ours, with_secrets
 from flinkish.config import MASK
-from flinkish.errors import StorageError, UsageError, WrongState
+from flinkish.errors import ConsentNeeded, StorageError, UsageError, WrongState
+from flinkish.launch.job_origin import left_queries
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.restoring import checked
 from flinkish.launch.secret_settings import without_secrets
@@ -86,7 +87,8 @@ def prepare(context: Context, job: JobRecord, version: NewVersion, kind: Upgrade
     NoSavepointDirectory if no target is given or configured; UsageError if secrets of the job are
     missing, without which the job could not be started again, if an option or a setting is invalid,
     or if a shadow would write where the job does; LaunchFailed if Spark, Java or a Python of the
-    new program is missing; FlinkishError if the new program cannot be checked.
+    new program is missing; ConsentNeeded if a rollback could not restore all state of the job;
+    FlinkishError if the new program cannot be checked.
     """
     check_ours(job, "upgraded")
     changes, is_shadow = version.changes, kind is UpgradeKind.SHADOW
@@ -101,6 +103,8 @@ def prepare(context: Context, job: JobRecord, version: NewVersion, kind: Upgrade
             job_id=job.job_id,
             state=job.state.value,
         )
+    if not (is_shadow or options.allow_non_restored):
+        check_begun(context, job)
     Secrets.of(changes.program).given_to(job.launch)  # a rollback needs them
     launch = with_secrets(target_launch(job.launch, changes), {}, None)
     strategy_of(launch.options)
@@ -124,6 +128,22 @@ def prepare(context: Context, job: JobRecord, version: NewVersion, kind: Upgrade
         kind=kind,
     )
     return Ready(upgrade, plan, launch)
+
+
+def check_begun(context: Context, job: JobRecord) -> None:
+    """Raise ConsentNeeded if the job has not taken all the state that it was started from.
+
+    The savepoint of its stop would lack that state, which a rollback needs.
+    """
+    lacking = left_queries(context.registry, job)
+    if lacking:
+        raise ConsentNeeded(
+            f"job {job.name} ({job.job_id}) cannot be upgraded without your consent: its savepoint "
+            f"would lack query '{lacking[0].query}' ({lacking[0].reason}), which a rollback would "
+            "start empty",
+            hint="wait until the job has started it; or agree with -n (--allowNonRestoredState)",
+            job_id=job.job_id,
+        )
 
 
 def rehearse(context: Context, job: JobRecord, ready: Ready) -> RehearsalResult:

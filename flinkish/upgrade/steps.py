@@ -10,6 +10,7 @@ from flinkish.launch.deploy_mode import master_of
 from flinkish.messages.launch import Launch
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import RequestResult
 from flinkish.messages.restore_options import SINK_MODES
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 
@@ -183,3 +184,12 @@ def brought_back(queries: Sequence[QueryStatus]) -> list[SinkRow]:
     """
     sinks = [sink for query in queries if query.plan is not None for sink in query.plan.sinks]
     return [sink for sink in sinks if sink.verdict in SINK_MODES]
+
+
+def lacks_queries(stop: RequestResult | None) -> bool:
+    """Return whether the stopped job may have queries that had not begun, so without state. Pure.
+
+    The old program starts them empty after a rollback; :func:`.preparation.check_begun` has refused
+    those whose state is elsewhere.
+    """
+    return stop is not None and (not stop.complete or any(q.pending for q in stop.left_out))

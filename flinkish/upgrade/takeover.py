@@ -22,7 +22,7 @@ from flinkish.registry.liveness import is_alive, process_ref
 from flinkish.upgrade.execution import Execution, canceled
 from flinkish.upgrade.preparation import Ready, Secrets
 from flinkish.upgrade.shadow import ShadowUpgrade, check_promotable
-from flinkish.upgrade.steps import undo
+from flinkish.upgrade.steps import lacks_queries, undo
 
 #: States of a job that did not end by itself.
 _BROKEN_OFF = (JobState.FAILED, JobState.CANCELED)
@@ -113,12 +113,14 @@ class InPlaceUpgrade(Execution):
         assert upgrade.old_again_id is not None
         self._wait_for_old()
         old = self._registry.job(upgrade.job_id)
+        stop = self._request(RequestKind.STOP)
         # The failed attempt may have written to the sink: unless asked otherwise, its rows stay.
         ahead = upgrade.restore.options.sink_ahead or "rebase"
         # Rows that a source has lost meanwhile do not stop the restore either; its plan shows them.
-        spec = RestoreSpec(
-            upgrade.savepoint, RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
-        )
+        options = RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
+        if stop is not None and lacks_queries(stop.result):
+            options = replace(options, allow_non_restored=True)
+        spec = RestoreSpec(upgrade.savepoint, options)
         job = self._launched(upgrade.old_again_id, old.launch, spec)
         self._say(f"starting the old program again as job {job.job_id} ...")
         wait_until_started(self._context, job)

@@ -11,6 +11,7 @@ from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan, SinkRow
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import LeftOut, RequestResult
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.steps import (
@@ -21,6 +22,7 @@ from flinkish.upgrade.steps import (
     describe,
     first,
     lacking,
+    lacks_queries,
     resources,
     undo,
     until_healthy,
@@ -176,3 +178,17 @@ def test_what_the_way_back_has_made_of_the_sinks() -> None:
     plans = (None, RestorePlan(), RestorePlan(sinks=sinks[:2]), RestorePlan(sinks=sinks[2:]))
     found = brought_back([replace(Q, plan=plan) for plan in plans])
     assert [sink.verdict for sink in found] == ["rollback", "rebase"]
+
+
+@pytest.mark.parametrize(
+    ("stop", "lacks"),
+    [
+        (None, False),
+        (RequestResult(), False),
+        (RequestResult(complete=False), True),
+        (RequestResult(left_out=(LeftOut("q", "it had ended"),)), False),
+        (RequestResult(left_out=(LeftOut("q", "its turn has not come", pending=True),)), True),
+    ],
+)
+def test_queries_that_had_not_begun(stop: RequestResult | None, lacks: bool) -> None:
+    assert lacks_queries(stop) is lacks

@@ -12,16 +12,32 @@ import pytest
 
 from flinkish.client.context import Context
 from flinkish.config import MASK, Config
-from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
+from flinkish.errors import (
+    ConsentNeeded,
+    FlinkishError,
+    Locked,
+    NoCommittedBatch,
+    UsageError,
+    WrongState,
+)
 from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import (
+    LeftOut,
+    RequestResult,
+    SavedQuery,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
-from flinkish.registry.jobs import JobState, ProcessRef
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind
 from flinkish.registry.liveness import process_ref
 from flinkish.upgrade.execution import Execution
-from flinkish.upgrade.preparation import Secrets
+from flinkish.upgrade.preparation import Secrets, prepare
 from flinkish.upgrade.shadow import ShadowUpgrade
 from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
+from flinkish.upgrade.target import Changes, NewVersion
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 from tests.support.launcher_fakes import kill_processes
@@ -262,6 +278,62 @@ def test_an_old_program_that_has_not_run_again_is_started(
     assert done.state is UpgradeState.ROLLED_BACK
     assert never.job_id != done.old_again_id
     assert alive(context) == [done.old_again_id]
+
+
+class Launching(InPlaceUpgrade):
+    """An upgrade of which the process dies when it starts the old program again."""
+
+    def _launched(self, job_id: str, launch: Launch, spec: RestoreSpec) -> JobRecord:
+        self.spec = spec
+        raise Killed
+
+
+def test_queries_that_the_savepoint_leaves_out_do_not_stop_a_rollback(
+    cli: Command, context: Context
+) -> None:
+    """They had not begun, so the old program has no state of them to lose."""
+    cli.ok("list")
+    registry = context.writable_registry
+    job = JobRecord(UPGRADE.job_id, "rides", JobState.CREATED, 1.0, Launch("/app.py"))
+    registry.add_job(job)
+    stop = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
+    never = LeftOut("b", "its turn in the pipeline has not come", pending=True)
+    registry.complete(stop.request_id, RequestResult(left_out=(never,)))
+    registry.transition(job.job_id, JobState.FINISHED, "stopped")
+    stopped = replace(
+        UPGRADE, state=UpgradeState.RETURNING, savepoint="/sp/s", request_id=stop.request_id
+    )
+    left = begun(context, stopped, Launching)
+    assert isinstance(left, Launching)
+    with pytest.raises(Killed):
+        left.run()
+    assert left.spec.options.allow_non_restored
+
+
+def test_state_that_the_job_has_not_taken_stops_an_upgrade(cli: Command, context: Context) -> None:
+    """Neither its savepoint nor a rollback would have it."""
+    cli.ok("list")
+    registry = context.writable_registry
+    launch = Launch("/app.py", restore=RestoreSpec("/sp/s"))
+    job = JobRecord(ID, "rides", JobState.CREATED, 1.0, launch)
+    registry.add_job(job)
+    saved = tuple(SavedQuery(name, 7, name) for name in "ab")
+    registry.add_savepoint(SavepointSummary("/sp/s", "f" * 32, 1.0, "native", 1, 1, 0.1, saved))
+    registry.heartbeat(ID, [QueryStatus("a", "a", "r", "/gone", batch_id=8)])
+    registry.transition(ID, JobState.RUNNING, "query 'a' started")
+    job = registry.job(ID)
+    version = NewVersion(changes=Changes(), target="/sp")
+    with pytest.raises(ConsentNeeded, match=r"would lack query 'b'.* its state is in /sp/s"):
+        prepare(context, job, version, UpgradeKind.IN_PLACE)
+    for kind, options in (
+        (UpgradeKind.IN_PLACE, RestoreOptions(allow_non_restored=True)),
+        (UpgradeKind.SHADOW, RestoreOptions()),
+    ):
+        with pytest.raises(NoCommittedBatch):  # what is checked next
+            prepare(context, job, replace(version, restore=options), kind)
+    registry.heartbeat(ID, [QueryStatus("b", "b", "r", "/gone", batch_id=8)])
+    with pytest.raises(NoCommittedBatch):
+        prepare(context, job, version, UpgradeKind.IN_PLACE)
 
 
 def test_a_job_that_was_not_asked_to_stop_is_left_alone(cli: Command, context: Context) -> None:
