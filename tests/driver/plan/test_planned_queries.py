@@ -22,12 +22,17 @@ _SQL = "org.apache.spark.sql"
 @pytest.mark.parametrize(
     ("given", "default", "format", "output"),
     [
-        (None, "parquet", "parquet", Output("/out", False)),
-        (None, "delta", "delta", Output("/out", True)),
-        ("csv", "delta", "csv", Output("/out", False)),
-        (f"{_SQL}.execution.datasources.orc.OrcFileFormat", "delta", "orc", Output("/out", False)),
-        (f"{_SQL}.delta.sources.DeltaDataSource", "parquet", "delta", Output("/out", True)),
-        ("com.databricks.spark.csv", "parquet", "csv", Output("/out", False)),
+        (None, "parquet", "parquet", Output("/out", False, "/out")),
+        (None, "delta", "delta", Output("/out", True, "/out")),
+        ("csv", "delta", "csv", Output("/out", False, "/out")),
+        (
+            f"{_SQL}.execution.datasources.orc.OrcFileFormat",
+            "delta",
+            "orc",
+            Output("/out", False, "/out"),
+        ),
+        (f"{_SQL}.delta.sources.DeltaDataSource", "parquet", "delta", Output("/out", True, "/out")),
+        ("com.databricks.spark.csv", "parquet", "csv", Output("/out", False, "/out")),
         (f"{_SQL}.kafka010.KafkaSourceProvider", "parquet", "kafka", None),
         ("org.acme.json.Sink", "parquet", "org.acme.json.Sink", None),
     ],
