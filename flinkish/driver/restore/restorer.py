@@ -184,7 +184,7 @@ class Restorer:
             if plan.history is not None and plan.plan is not None and plan.plan.base is not None:
                 kept_id = self._offers.by_key[plan.plan.base.key].query_id
                 history.remember(recipe.query_id or kept_id, plan.history.shift)
-            if self._resumed:
+            if self._resumed or self._given.get(name, (None, None))[1] == target:
                 remove_unused(recipe, target)
             make_restored(session, recipe, plan.rewrite, target)
             if plan.sink is not None and plan.sink.rollback_to is not None:
@@ -198,6 +198,16 @@ class Restorer:
         for note in notes:
             log(note)
         return Restored(recipe.batch_id, notes, part, typed_states_of(plan))
+
+    def take_back(self, name: str) -> None:
+        """Take back the restore of a query that Spark has not started: its state has no owner.
+
+        A claimed savepoint stays for the next start of the query.
+        """
+        with self._lock:
+            self._planner.forget(name)
+            self._starting.pop(name, None)
+            self._to_roll_back.pop(name, None)
 
     def _take(self, new: NewQuery, plan: QueryRestore, query_id: str | None) -> None:
         """Take the query's id (None: the saved one) and its output for this job."""

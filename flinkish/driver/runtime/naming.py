@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.plan.writer_settings import qualified
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import ConsentNeeded
-from flinkish.storage import one_name, same_place
+from flinkish.restore.materialize.new_checkpoint import is_taken
+from flinkish.storage import for_spark, is_local, one_name, same_place
 
 if TYPE_CHECKING:
     from flinkish.driver.plan.writer_settings import WriterFacts
@@ -32,6 +34,10 @@ class Names:
         self._reserved: set[str] = set()
         self._by_location: dict[str, str] = {}
         self._runs: dict[str, int] = {}
+        #: What each query's newest directory follows.
+        self._follows: dict[str, str | None] = {}
+        #: Unnamed queries that Spark has refused to start, and that were not tried again since.
+        self._refused: list[RefusedStart] = []
         #: The query that owns each directory: two names may give the same one (``a/b``, ``a b``).
         self._owners: dict[str, str] = {}
 
@@ -64,15 +70,30 @@ class Names:
                 self._by_location[location] = name
             return name
 
-    def directory(self, name: str, *, fresh: bool) -> str:
+    def not_started(self, name: str, facts: WriterFacts, writer: Any) -> None:
+        """Let an unnamed query that Spark has refused to start have its name at the next start."""
+        with self._lock:
+            self._refused.append(RefusedStart(name, facts.copy(), writer))
+
+    def refused(self, facts: WriterFacts, writer: Any, *, strict: bool) -> str | None:
+        """Return the name of the refused query that is tried again: see :func:`refused_name`."""
+        with self._lock:
+            name = refused_name(self._refused, facts, writer, strict=strict)
+            self._refused = [start for start in self._refused if start.name != name]
+        return name
+
+    def directory(self, name: str, *, fresh: bool, follows: str | None = None) -> str:
         """Return the checkpoint directory for a new run of ``name``; no other name shares it.
 
         ``fresh`` is True for the first run, and if the previous run ended well: a new start under
         the same name is then another query to Spark, which would give it a temporary checkpoint. A
-        query that failed and is started again continues from its checkpoint.
+        query that failed and is started again continues from its checkpoint. ``follows`` is the
+        previous run, or empty: only the first start after that run gets another directory.
         """
         with self._lock:
-            if fresh:
+            is_tried_again = follows is not None and self._follows.get(name) == follows
+            self._follows[name] = follows
+            if fresh and not is_tried_again:
                 self._runs[name] = self._runs.get(name, 0) + 1
             run = self._runs.get(name, 1)
             while self._owners.setdefault(_run_directory(name, run), name) != name:
@@ -115,10 +136,52 @@ def one_spelling(own: str, session: Any) -> str:
     return one_name(str(qualified(own, session)))
 
 
+def own_place(own: str, beside: str) -> str:
+    """Return where a restored checkpoint goes: to the program's own location, or beside it.
+
+    ``beside`` is appended to the name of a location that is not empty.
+    """
+    own = own.rstrip("/")
+    return f"{own}-{beside}" if is_taken(own) else own
+
+
+def as_spark_takes_it(directory: str) -> str:
+    """Return a directory as a location for Spark."""
+    return f"file://{directory}" if is_local(directory) else for_spark(directory)
+
+
 def _run_directory(name: str, run: int) -> str:
     """Return the name of the directory for one run of a query. Pure."""
     safe = directory_name(name)
     return safe if run == 1 else f"{safe}-{run}"
+
+
+@dataclass(frozen=True)
+class RefusedStart:
+    """The start of an unnamed query without a location of its own that Spark has refused."""
+
+    name: str
+    facts: WriterFacts
+    writer: Any
+
+
+def refused_name(
+    starts: Sequence[RefusedStart], facts: WriterFacts, writer: Any, *, strict: bool
+) -> str | None:
+    """Return the name of the refused start that an unnamed query repeats, or None.
+
+    With ``strict``, raises ConsentNeeded for a query that may repeat one, or be another query.
+    """
+    alike = [start for start in starts if start.facts.writes_like(facts)]
+    call = facts.calls.get("format")  # it has the function of a foreachBatch
+    same = [start for start in starts if start.writer is writer]
+    same = same or [start for start in alike if start.facts.calls.get("format") == call]
+    if len(same) == 1:
+        return same[0].name
+    if alike and strict:
+        names = ", ".join(f"'{start.name}'" for start in alike)
+        raise _unclear(f"Spark has refused to start {names}; it may be this query again")
+    return None
 
 
 def retried_name(queries: Iterable[ManagedQuery], facts: WriterFacts, writer: Any) -> str | None:
@@ -137,10 +200,15 @@ def retried_name(queries: Iterable[ManagedQuery], facts: WriterFacts, writer: An
         same = [query for query in same if query.facts.writes_like(facts)]
         if len(same) != 1:
             names = ", ".join(f"'{query.name}'" for query in failed)
-            raise ConsentNeeded(
-                f"an unnamed query starts, and several unnamed ones have failed: {names}; it "
-                "may continue any of them",
-                hint="name the queries with queryName",
-                reasons=["query-unknown"],
+            raise _unclear(
+                f"several unnamed ones have failed: {names}; it may continue any of them"
             )
     return same[0].name if same else None
+
+
+def _unclear(why: str) -> ConsentNeeded:
+    return ConsentNeeded(
+        f"an unnamed query starts, and {why}",
+        hint="name the queries with queryName",
+        reasons=["query-unknown"],
+    )

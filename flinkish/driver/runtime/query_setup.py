@@ -25,14 +25,13 @@ from flinkish.driver.restore.typed_formats import (
     with_restored,
 )
 from flinkish.driver.runtime.earlier_runs import EarlierRun
-from flinkish.driver.runtime.naming import Names, one_spelling, retried_name
+from flinkish.driver.runtime.naming import Names, as_spark_takes_it, one_spelling, retried_name
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
-from flinkish.restore.materialize.new_checkpoint import is_taken
 from flinkish.restore.plan.changed_settings import refuse_in_place
 from flinkish.restore.plan.non_restored_state import LostOrigin
 
@@ -103,14 +102,19 @@ class Preparer:
     def name_of(self, facts: WriterFacts, session: Any, writer: Any = None) -> str:
         """Return the name of a query that is about to start; give one to an unnamed query.
 
-        ``writer`` starts the query; the writer of a failed unnamed query starts that query again.
+        ``writer`` starts the query; the writer of an unnamed query that failed, or that Spark did
+        not start, starts that query again.
 
         Raises ConsentNeeded if an unnamed query would be given the checkpoint of another, or if it
         could be any of several failed queries.
         """
         if facts.query_name is None:
             own = own_location(facts, session)
-            retried = None if own is not None else retried_name(self._queries(), facts, writer)
+            retried = None
+            if own is None:
+                has_state = self._restorer is not None or bool(self._earlier)
+                retried = self.names.refused(facts, writer, strict=has_state)
+                retried = retried or retried_name(self._queries(), facts, writer)
             return self._generated(own, session, retried)
         return self.names.given(str(facts.query_name))
 
@@ -131,7 +135,7 @@ class Preparer:
         """
         session = writer._spark
         own = own_location(facts, session)
-        run = self._earlier.get(name)
+        run = self._run_to_resume(name)
         if run is not None:
             settings: Mapping[str, str] = run.read_settings()
         else:
@@ -152,6 +156,19 @@ class Preparer:
         assert location is not None
         return self._admitted(placed, facts, session, location, again=False)
 
+    def not_started(self, name: str, writer: Any, facts: WriterFacts) -> None:
+        """Take back the preparation of a query that Spark has not started; it may start again."""
+        if self._newest(name) is not None:
+            return
+        if self._restorer is not None:
+            self._restorer.take_back(name)
+        if facts.query_name is None and own_location(facts, writer._spark) is None:
+            self.names.not_started(name, facts, writer)
+
+    def _run_to_resume(self, name: str) -> EarlierRun | None:
+        """Return the run in the job's last driver, until Spark has started the query here."""
+        return self._earlier.get(name) if self._newest(name) is None else None
+
     def _generated(self, own: str | None, session: Any, retried: str | None) -> str:
         """Return the name of a query that the program does not name.
 
@@ -161,7 +178,7 @@ class Preparer:
         if own is not None and not self.names.knows(own):
             place = one_spelling(own, session)
         name = self.names.generate(place, retried)
-        run = self._earlier.get(name)
+        run = self._run_to_resume(name)
         if run is not None and own is not None and place is not None:
             refusal = run.refuse_other(name, own, place)
             if refusal is not None:
@@ -192,7 +209,6 @@ class Preparer:
     ) -> Prepared:
         """Return the query with the checkpoint that it had in the job's last driver."""
         with self._lock:
-            self._earlier.pop(run.name, None)  # the query's next start is another run
             self._restored[run.name] = (prepared.own, run.location)
             self._settings[run.name] = {
                 key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
@@ -228,13 +244,6 @@ class Preparer:
             self._properties[prepared.name] = task_properties(planned, states)
         return replace(prepared, planned=with_restored(planned, states))
 
-    def _known(self, name: str) -> Mapping[int, StateSemantics]:
-        """Return the meaning of the state of the newest run of a query in this driver."""
-        newest = self._newest(name)
-        if newest is None or newest.planned is None:
-            return {}
-        return {op.node.ordinal: op.node.meaning for op in newest.planned.operators}
-
     def _placed(
         self,
         prepared: Prepared,
@@ -249,30 +258,35 @@ class Preparer:
         another query has resumed under its name.
         """
         name, own = prepared.name, prepared.location
+        newest = self._newest(name)
         with self._lock:
             first, restored_at = self._restored.get(name, (None, None))
         if own is not None and restored_at is not None:
             refusal = _refuse_second(name, first, own)
             if refusal is not None:
                 raise refusal
-            # The program starts the query again. The query continues from the restored checkpoint,
-            # not from that of the original job at the program's own location.
-            newest = self._newest(name)
-            plan = None if newest is None else newest.plan
-            again = replace(prepared, location=restored_at, plan=plan)
-            return self._continued(again, self._known(name))
-        if self._lost is not None and restored_at is None and self._newest(name) is None:
+            if newest is not None:
+                # The program starts the query again. The query continues from the restored
+                # checkpoint, not from that of the original job at the program's own location.
+                again = replace(prepared, location=restored_at, plan=newest.plan)
+                return self._continued(again, _meanings(newest))
+        if self._lost is not None and restored_at is None and newest is None:
             lost = self._lost.refusal(name)
             if lost is not None:
                 raise lost
-        is_fresh = self._is_fresh(name)
-        directory = self.names.directory(name, fresh=is_fresh)
-        location = _as_spark_takes_it(directory)
-        if self._restorer is not None and name not in self._restored:
-            if own is not None and place is not None:
+        # If the newest run failed, the new run continues from that run's checkpoint.
+        is_fresh = newest is None or spark_jvm.error_of(newest.jsq) is None
+        follows = "" if newest is None else newest.run_id
+        directory = self.names.directory(name, fresh=is_fresh, follows=follows)
+        location = as_spark_takes_it(directory)
+        if self._restorer is not None and (restored_at is None or newest is None):
+            if own is not None and restored_at is not None:
+                directory = storage.locate(restored_at)  # Spark did not start the query there
+                location = restored_at
+            elif own is not None and place is not None:
                 # A later start of the program, maybe on another host, looks in that place.
                 directory = place(storage.locate(str(qualified(own, session))))
-                location = _as_spark_takes_it(directory)
+                location = as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
             prepared = replace(
                 prepared,
@@ -289,20 +303,12 @@ class Preparer:
                         f"the restored checkpoint is at {directory}"
                     )
                 return self._typed(replace(prepared, location=location), restored.typed)
-        meanings = {} if is_fresh and own is None else self._known(name)
+        meanings = {} if is_fresh and own is None else _meanings(newest)
         if not meanings and own is not None and self._judge is not None:
             meanings = self._judge.meanings_in(own, session)
         return self._continued(
             replace(prepared, location=location if own is None else None), meanings
         )
-
-    def _is_fresh(self, name: str) -> bool:
-        """Return whether a new run of ``name`` starts with a new checkpoint.
-
-        If the newest run failed, the new run continues from that run's checkpoint.
-        """
-        newest = self._newest(name)
-        return newest is None or spark_jvm.error_of(newest.jsq) is None
 
     def _newest(self, name: str) -> ManagedQuery | None:
         return next((query for query in self._queries() if query.name == name), None)
@@ -322,17 +328,11 @@ class Preparer:
             yield
 
 
-def own_place(own: str, beside: str) -> str:
-    """Return where a restored checkpoint goes: to the program's own location, or beside it.
-
-    ``beside`` is appended to the name of a location that is not empty.
-    """
-    own = own.rstrip("/")
-    return f"{own}-{beside}" if is_taken(own) else own
-
-
-def _as_spark_takes_it(directory: str) -> str:
-    return f"file://{directory}" if storage.is_local(directory) else storage.for_spark(directory)
+def _meanings(newest: ManagedQuery | None) -> Mapping[int, StateSemantics]:
+    """Return the meaning of the state of the newest run of a query in this driver."""
+    if newest is None or newest.planned is None:
+        return {}
+    return {op.node.ordinal: op.node.meaning for op in newest.planned.operators}
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:

@@ -22,9 +22,10 @@ from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.runtime.flow_starts import FlowStarts
 from flinkish.driver.runtime.handover import await_turn
 from flinkish.driver.runtime.job_session import JobSession
+from flinkish.driver.runtime.naming import own_place
 from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_reports import QueryReports
-from flinkish.driver.runtime.query_setup import Preparer, own_place
+from flinkish.driver.runtime.query_setup import Preparer
 from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.runtime.running_query import ManagedQuery, set_identity
 from flinkish.driver.runtime.start_phase import StartPhase
@@ -240,7 +241,13 @@ class QueryStarts:
         with self._failing():
             name = self._preparer.name_of(facts, session, writer)
         with self._reports.starting(name, session) as handles:
-            query = self._begun(name, writer, facts, begin, handles)
+            try:
+                query = self._begun(name, writer, facts, begin, handles)
+            except Exception as error:
+                # A refusal of flinkish fails the job; after one of Spark the program may try again.
+                if not handles and not isinstance(error, FlinkishError):
+                    self._preparer.not_started(name, writer, facts)
+                raise
             self._gate.add(query)
         self.start_phase.started(query.name)
         self._reports.try_send()

@@ -145,10 +145,11 @@ def is_taken(location: str) -> bool:
 
 
 def remove_unused(recipe: Recipe, target: str) -> None:
-    """Remove a checkpoint that an earlier driver of the job has made, if Spark ran no batch in it.
+    """Remove a checkpoint that the job has made for a query, if Spark ran no batch in it.
 
-    That driver was killed before it could record the query. A checkpoint in which Spark has run a
-    batch stays, and :func:`make_checkpoint` refuses it as a target.
+    Spark refused to start the query, or the driver was killed before it could record the query. A
+    checkpoint in which Spark has run a batch stays, and :func:`make_checkpoint` refuses it as a
+    target.
     """
     planned = recipe.batch_id + (1 if recipe.replays_planned else 0)
     newest = newest_planned_batch(target), newest_committed_batch(target)

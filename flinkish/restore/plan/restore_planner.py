@@ -158,6 +158,10 @@ class RestorePlanner:
         self._done[new.name] = restore
         return restore
 
+    def forget(self, name: str) -> None:
+        """Forget the plan of a query that has not started: its state has no owner again."""
+        self._done.pop(name, None)
+
     def _plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
         options, settings = self.options, self.settings
         started: set[QueryKey] = {p.base.key for p in self.query_plans() if p.base and p.own}
