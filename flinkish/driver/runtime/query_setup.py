@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from flinkish.driver.runtime.earlier_runs import EarlierRun
 from flinkish.driver.runtime.naming import Names, as_spark_takes_it, one_spelling, retried_name
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.spark.jvm import configured
+from flinkish.driver.spark.jvm import configured_for_start
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
@@ -318,13 +318,16 @@ class Preparer:
         """Inside the block, set what the checkpoint and the tasks of query ``name`` need.
 
         Spark does not pin these settings. Afterwards the settings have their previous values, and
-        the local properties for the tasks are removed.
+        the local properties for the tasks are removed. Threads start their queries one by one.
         """
         wanted = self._settings.get(name)
         if wanted is None:
             wanted = self._restorer.session_settings() if self._restorer is not None else {}
         properties = self._properties.get(name, {})
-        with configured(session, wanted), local_properties(session, properties):
+        with ExitStack() as settings:
+            if self._restorer is not None or self._earlier:  # else no query has settings
+                settings.enter_context(configured_for_start(session, wanted))
+            settings.enter_context(local_properties(session, properties))
             yield
 
 

@@ -35,7 +35,7 @@ from flinkish.driver.restore.typed_formats import (
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.spark.jvm import configured
+from flinkish.driver.spark.jvm import configured_for_start
 from flinkish.errors import Corrupt
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
@@ -112,7 +112,7 @@ class Rehearsal:
         restored, properties = self._copy(name, writer, facts, session, target)
         forget_end = spark_jvm.forgetting_ends([session])
         with (
-            configured(session, session_settings(self.planner)),
+            configured_for_start(session, session_settings(self.planner)),
             local_properties(session, properties),
             file_sink_log_ready(session, name, facts.format, target),
         ):

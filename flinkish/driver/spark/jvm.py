@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -313,6 +314,17 @@ def last_progress(jsq: Any) -> dict[str, Any] | None:
         return None
     result: dict[str, Any] = json.loads(progress.json())
     return result
+
+
+#: Held while the settings of a session are those of one query that starts.
+_STARTING = threading.RLock()
+
+
+@contextmanager
+def configured_for_start(session: Any, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set ``settings`` as :func:`configured`; threads that start other queries wait meanwhile."""
+    with _STARTING, configured(session, settings):
+        yield
 
 
 @contextmanager

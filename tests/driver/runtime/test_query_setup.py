@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
@@ -54,6 +56,9 @@ class Restoring:
 
     def take_back(self, name: str) -> None:
         self.owners.remove(name)
+
+    def session_settings(self) -> dict[str, str]:
+        return {SETTING_CHECKPOINT_FORMAT: "2"}
 
 
 class Running:
@@ -269,3 +274,27 @@ def test_the_state_of_a_query_that_spark_refuses_has_no_owner_until_its_next_sta
         assert restorer.is_waiting()
     assert places == [f"file://{tmp_path}/job/query-1"] * 2
     assert runtime.fatal is None
+
+
+def test_threads_that_start_queries_leave_each_other_the_settings() -> None:
+    job = preparer(restorer=Restoring())
+    values: dict[str, str] = {}
+    conf = SimpleNamespace(set=values.__setitem__, unset=values.__delitem__, get=values.get)
+    session = SimpleNamespace(conf=conf, sparkContext=None)
+    begun, left = threading.Event(), threading.Event()
+    seen: list[str | None] = []
+
+    def start() -> None:
+        with job.session_settings(session, "b"):
+            begun.set()
+            left.wait(60)
+            seen.append(values.get(SETTING_CHECKPOINT_FORMAT))
+
+    other = threading.Thread(target=start)
+    with job.session_settings(session, "a"):
+        other.start()
+        begun.wait(0.1)  # it must not
+    left.set()
+    other.join()
+    assert seen == ["2"]
+    assert values == {}, "for queries that are started later"
