@@ -163,7 +163,8 @@ def conclude(
             "the program ended without starting a query, but was to take over another job's queries"
         )
     failed_query = runtime.session.failed_query() if runtime.ending is None else None
-    runtime.end_queries()
+    failed_at_end = runtime.end_queries()
+    failed_query = failed_query or failed_at_end
     agent.close()
     runtime.report()
     hook.remove()

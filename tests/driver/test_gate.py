@@ -44,6 +44,7 @@ from flinkish.registry.jobs import (
     arguments_for,
 )
 from flinkish.savepoint.write.writer import write_savepoint
+from tests.driver.runtime.test_query_reports import Run, fake_query
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
@@ -127,6 +128,31 @@ def test_a_status_that_the_shell_would_cut_to_zero_is_still_a_failure(registry: 
     outcome = ProgramOutcome(256, SystemExit(256))
     assert conclude(runtime, idle, hook, outcome, stop_session=False) == 1
     assert registry.job(runtime.job_id).state is JobState.FAILED
+
+
+@pytest.mark.parametrize("ending", [None, JobState.FINISHED])
+def test_a_query_that_fails_in_its_last_batch_fails_the_job_whose_program_has_ended(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: JobState | None
+) -> None:
+    runtime = bare_runtime(registry)
+    run = Run()
+    runtime.adopt(fake_query("q", tmp_path, run))
+    if ending is not None:
+        runtime.end(ending)
+
+    def fail_last_batch(*_: object) -> None:
+        run.is_active, run.error = False, "the disk is full"
+
+    monkeypatch.setattr(job_session, "quiesce", fail_last_batch)
+    idle: Any = SimpleNamespace(close=lambda: None)
+    hook: Any = SimpleNamespace(remove=lambda: None)
+    status = conclude(runtime, idle, hook, ProgramOutcome(0, None), stop_session=False)
+    final = registry.job(runtime.job_id)
+    if ending is None:
+        assert (status, final.state) == (1, JobState.FAILED)
+        assert (final.failure or {})["message"] == "query 'q' failed: the disk is full"
+    else:
+        assert (status, final.state) == (0, ending), "the job has been stopped before"
 
 
 def test_a_builder_takes_a_conf_by_position_as_pyspark_does(registry: Registry) -> None:

@@ -325,14 +325,14 @@ class Runtime:
         """Wait until no request is in flight."""
         self._gate.settle()
 
-    def end_queries(self, why: str | None = None) -> None:
+    def end_queries(self, why: str | None = None) -> tuple[str, str] | None:
         """End the job's queries, as :meth:`.JobSession.end_queries`."""
         for query in self.queries():
             query.quiesced = False
         if self.session.is_stopped:
-            return
+            return None
         self.restore_gate.close()
-        self.session.end_queries(why)
+        return self.session.end_queries(why)
 
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""

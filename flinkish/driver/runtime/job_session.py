@@ -60,20 +60,18 @@ class JobSession:
         """Return the name and error of a query whose newest run failed, or None."""
         if self.is_stopped:
             return self._failed_before_stop
-        for query in self._queries():
-            error = spark_jvm.error_of(query.jsq)
-            if error is not None:
-                return query.name, error
-        return None
+        return _first_failed(self._queries())
 
-    def end_queries(self, why: str | None = None) -> None:
+    def end_queries(self, why: str | None = None) -> tuple[str, str] | None:
         """End the queries that still run, at a batch boundary if one comes in time.
+
+        Returns the name and error of one that failed in its last batch, or None.
 
         ``why`` is for the log: None means that the program ended, or stops Spark, while they ran.
         """
         running = [q for q in self._queries() if not spark_jvm.has_ended(q.jsq)]
         if not running:
-            return
+            return None
         self.ended_before_queries = True
         names = ", ".join(f"'{q.name}'" for q in running)
         ended = f"the program ended, or stops Spark, while {names} ran: ending them (did it miss "
@@ -82,7 +80,10 @@ class JobSession:
         try:
             quiesce(running[0].gateway_jvm, [q.jsq for q in running], _END_GRACE)
         except GivenUp:
+            failed = _first_failed(running)  # later errors may be those of the interrupt
             stop_hard([q.jsq for q in running])
+            return failed
+        return _first_failed(running)
 
     def before_stop(self) -> None:
         """Note that the program stops Spark, which then forgets its queries."""
@@ -94,3 +95,12 @@ class JobSession:
         if self._session is not None and not self.is_stopped:
             self.is_stopped = True
             stop_session(self._session)
+
+
+def _first_failed(queries: Sequence[ManagedQuery]) -> tuple[str, str] | None:
+    """Return the name and error of a query that failed, or None."""
+    for query in queries:
+        error = spark_jvm.error_of(query.jsq)
+        if error is not None:
+            return query.name, error
+    return None

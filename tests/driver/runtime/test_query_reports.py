@@ -31,7 +31,9 @@ def session() -> Any:
     own = SimpleNamespace()
     own.equals = lambda other: other is own
     return SimpleNamespace(
-        _jsparkSession=own, conf=SimpleNamespace(get=lambda _key, default: default)
+        _jsparkSession=own,
+        _jvm=None,
+        conf=SimpleNamespace(get=lambda _key, default: default),
     )
 
 
@@ -43,6 +45,7 @@ class Run:
     """As Py4J shows a query of the JVM that has made no progress."""
 
     is_active: bool = True
+    error: str | None = None
 
     def getClass(self) -> Any:
         return SimpleNamespace(getSimpleName=lambda: "MicroBatchExecution")
@@ -61,7 +64,23 @@ class Run:
         return None
 
     def exception(self) -> Any:
-        return SimpleNamespace(isEmpty=lambda: True)
+        failed = SimpleNamespace(getMessage=lambda: self.error, getCause=lambda: None)
+        return SimpleNamespace(isEmpty=lambda: self.error is None, get=lambda: failed)
+
+
+def fake_query(name: str, root: Path, run: Run) -> ManagedQuery:
+    return ManagedQuery(
+        name=name,
+        generated_name=False,
+        facts=WriterFacts(),
+        writer=None,
+        begin=lambda: None,
+        handle=SimpleNamespace(_jsq=run),
+        root_uri=f"file://{root}/{name}",
+        session=HERE,
+        query_id=f"id-{name}",
+        run_id="r",
+    )
 
 
 class Job:
@@ -79,19 +98,7 @@ class Job:
 
 def started(job: Job, name: str, root: Path) -> Run:
     run = Run()
-    query = ManagedQuery(
-        name=name,
-        generated_name=False,
-        facts=WriterFacts(),
-        writer=None,
-        begin=lambda: None,
-        handle=SimpleNamespace(_jsq=run),
-        root_uri=f"file://{root}/{name}",
-        session=HERE,
-        query_id=f"id-{name}",
-        run_id="r",
-    )
-    job.gate.add(query)
+    job.gate.add(fake_query(name, root, run))
     return run
 
 
