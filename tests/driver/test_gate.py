@@ -155,6 +155,23 @@ def test_a_query_that_fails_in_its_last_batch_fails_the_job_whose_program_has_en
         assert (status, final.state) == (0, ending), "the job has been stopped before"
 
 
+def test_a_program_starts_and_stops_spark_while_the_registry_is_away(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = bare_runtime(registry)
+    session = SimpleNamespace(version="4.3.0", sparkContext=SimpleNamespace(applicationId="app"))
+    for method in ("update_job", "heartbeat"):
+        monkeypatch.setattr(registry, method, Away(getattr(registry, method), calls=1))
+    runtime.session_created(session)
+    assert registry.job(runtime.job_id).spark_version is None
+    runtime.session_created(session)
+    assert registry.job(runtime.job_id).spark_version == "4.3.0", "at the next occasion"
+    stopped: list[str] = []
+    Hook(runtime)._spark_stop(stopped.append)("spark")
+    assert stopped == ["spark"]
+    assert runtime.session.is_stopped
+
+
 def test_a_builder_takes_a_conf_by_position_as_pyspark_does(registry: Registry) -> None:
     config = Hook(bare_runtime(registry))._config(lambda *given, **_: given)
     assert config("builder", None, None, "conf") == ("builder", None, None, "conf")

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -219,7 +219,8 @@ class Runtime:
         self.start_phase.look()
         self._running_if_started()
         state, statuses = self._reports.send()
-        self.settle_claim({s.name: s.batch_id for s in statuses})
+        if self.restorer is not None:
+            self.restorer.settle_claim({s.name: s.batch_id for s in statuses})
         return state
 
     # --- what the hook needs ----------------------------------------------------------------
@@ -316,7 +317,10 @@ class Runtime:
         self.program_ended()
         self._gate.settle()
         self.end_queries()  # Spark would interrupt them in the middle of a batch
-        self.report()
+        try:
+            self.report()
+        except RegistryError as error:  # the program goes on; its end is recorded later
+            log(f"registry: {error.message}")
         self.session.before_stop()
 
     # --- the end of the program -------------------------------------------------------------
@@ -333,11 +337,6 @@ class Runtime:
             return None
         self.restore_gate.close()
         return self.session.end_queries(why)
-
-    def settle_claim(self, committed: Mapping[str, int | None]) -> None:
-        """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""
-        if self.restorer is not None:
-            self.restorer.settle_claim(committed)
 
 
 def _has_left(query: ManagedQuery) -> bool:

@@ -10,7 +10,7 @@ from flinkish.driver.log import log
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import GivenUp
+from flinkish.errors import GivenUp, RegistryError
 from flinkish.registry.job_registry import Registry
 
 _END_GRACE = 10.0  # seconds that a batch gets when the program has ended before its query
@@ -37,12 +37,16 @@ class JobSession:
     def created(self, session: Any) -> None:
         """Record the session and, the first time, its Spark version and application id."""
         self._session, self.is_stopped, self.ended_before_queries = session, False, False
-        if not self._is_recorded:
-            self._is_recorded = True
-            context = session.sparkContext
+        if self._is_recorded:
+            return
+        version, application_id = session.version, session.sparkContext.applicationId
+        try:
             self._registry.update_job(
-                self._job_id, spark_version=session.version, application_id=context.applicationId
+                self._job_id, spark_version=version, application_id=application_id
             )
+            self._is_recorded = True
+        except RegistryError as error:  # the next call tries again
+            log(f"registry: {error.message}")
 
     def jvm_is_gone(self) -> bool:
         """Return whether the session's JVM no longer answers."""
