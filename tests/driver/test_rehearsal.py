@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.runtime import rehearsal
+from flinkish.driver.runtime.rehearsal import Rehearsal, RemovesInput
 from flinkish.driver.script import run_callable
 from flinkish.driver.tasks.rehearsal_task import RehearsedProgram
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.messages.calls import RehearsalTask, RestoreQuestion
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed
+from flinkish.restore.plan.query_restore import QueryRestore
+from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.driver.test_restore import Saved
 from tests.driver.test_restore import saved as saved
+from tests.support.restore.query_builders import reads, starting
 
 pytestmark = pytest.mark.spark
 
@@ -89,6 +95,36 @@ def test_a_query_that_the_program_does_not_name_is_planned_without_a_name() -> N
     )
     Rehearsing().start_query(writer, facts, lambda: None)
     assert planned == [None]
+
+
+@pytest.mark.parametrize(
+    ("option", "removes"),
+    [
+        ({"cleanSource": "delete"}, True),
+        ({"CLEANSOURCE": "Archive"}, True),
+        ({"cleanSource": "OFF"}, False),
+        ({"sourceArchiveDir": "/a"}, False),
+    ],
+)
+def test_a_query_that_removes_its_input_is_refused(
+    monkeypatch: pytest.MonkeyPatch, option: dict[str, str], removes: bool
+) -> None:
+    """The job has not read the files of the rehearsed batches, and would never read them."""
+    source = replace(reads("file[/in]", uid="in"), options=option)
+    planned = starting(sources=(reads("rate[]"), source)), QueryRestore("q")
+    monkeypatch.setattr(rehearsal, "plan_start", lambda *_: planned)
+    monkeypatch.setattr(rehearsal, "planning_settings", lambda *_: {})
+    rehearsing = Rehearsal.__new__(Rehearsal)
+    rehearsing.starting = {}
+    rehearsing.planner = cast(RestorePlanner, SimpleNamespace(offers=None))
+    plans: Any = SimpleNamespace(plan_to_run=lambda *_: (None, ()), snapshot_modules=lambda _: ())
+    rehearsing._planning = plans
+    given = ("q", None, WriterFacts(), None, "/scratch")
+    if not removes:
+        assert rehearsing._copy(*given) == (None, {})
+        return
+    with pytest.raises(RemovesInput, match=r"source 'in' (delete|archive)s files that it has read"):
+        rehearsing._copy(*given)
 
 
 def test_batches_go_on_from_the_savepoint(spark: Any, rehearse: Any, saved: Saved) -> None:

@@ -77,6 +77,13 @@ def max_age_of(options: Mapping[str, str]) -> int | None:
     return int(int(match["number"]) * _UNITS[match["unit"]])
 
 
+def clean_mode(options: Mapping[str, str]) -> str | None:
+    """Return how a source removes files that it has read: ``archive``, ``delete`` or None."""
+    lowered = {name.lower(): value.strip().lower() for name, value in options.items()}
+    mode = lowered.get("cleansource")
+    return mode if mode in ("archive", "delete") else None
+
+
 def age_before(
     read: Sequence[AgedFile], saved: Mapping[str, str] | None, now: int | None
 ) -> int | None:

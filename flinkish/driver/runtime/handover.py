@@ -3,8 +3,9 @@
 ``flinkish upgrade in-place --handover`` starts the driver of the new program while the old job
 still runs. The slow steps are done in that time: the JVM, the session, the program up to its first
 query, and a batch of that query on a copy of the old job's state. For this batch Spark loads its
-classes and compiles the query. The job is then CREATED, and waits until the upgrade has written the
-path of the savepoint into the job's record.
+classes and compiles the query. A query that removes its input (``cleanSource``) runs no such batch.
+The job is then CREATED, and waits until the upgrade has written the path of the savepoint into the
+job's record.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from flinkish import storage
 from flinkish.driver.log import log
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.naming import Names
-from flinkish.driver.runtime.rehearsal import Rehearsal
+from flinkish.driver.runtime.rehearsal import Rehearsal, RemovesInput
 from flinkish.errors import ProgramFailed, RegistryError, WrongState
 from flinkish.launch.job_origin import job_origin
 from flinkish.messages.launch import RestoreSpec
@@ -77,6 +78,9 @@ def _get_ready(
     rehearsal = Rehearsal(spec, job_origin(registry, old), job.launch.options, directory)
     try:
         rehearsed = rehearsal.run(name, writer, facts, noop, _LIMITS, is_over)
+    except RemovesInput as error:
+        log(f"no batch is run on a copy of the state: {error.message}")
+        return
     finally:
         rehearsal.close()
     if rehearsed.error is not None and not rehearsed.late:

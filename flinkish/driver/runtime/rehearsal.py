@@ -1,8 +1,8 @@
 """Run batches of a query on a copy of the state of a savepoint, or of a running job.
 
 The query gets its own checkpoint, made as in a restore, and its own query id. Its sources are read
-from the saved positions. Only the directory of the rehearsal is written. Listeners of the program's
-session see the query.
+from the saved positions. Only the directory of the rehearsal is written, so a query that removes
+its input (``cleanSource``) is refused. Listeners of the program's session see the query.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch
+from flinkish.connectors.files.ages import clean_mode
 from flinkish.driver.log import log
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
@@ -36,7 +37,7 @@ from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured_for_start
-from flinkish.errors import Corrupt
+from flinkish.errors import Corrupt, UsageError
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery, rate_of
@@ -54,6 +55,10 @@ _REMOVED = 10.0
 _ATTEMPTS = 3
 #: The maximum number of characters of Spark's error that are shown.
 _ERROR = 400
+
+
+class RemovesInput(UsageError):
+    """A batch of the query would remove input that only the job may remove."""
 
 
 class Rehearsal:
@@ -104,8 +109,9 @@ class Rehearsal:
         ``jwriter`` is the JVM's writer that starts it, with the sink of the rehearsal. ``is_over``
         returns whether the rehearsal was given up.
 
-        Raises FlinkishError if the query's uids break the rules, or the query could not be restored
-        from that state, and Spark's errors if Spark does not support or start the query.
+        Raises RemovesInput if a batch would remove input; FlinkishError if the query's uids break
+        the rules, or the query could not be restored from that state; and Spark's errors if Spark
+        does not support or start the query.
         """
         session = writer._spark
         target = self.names.directory(name, fresh=False)
@@ -148,6 +154,7 @@ class Rehearsal:
             self.starting[name] = new
             if plan.refusal is not None:
                 raise plan.refusal
+            _check_input_stays(new)
             if plan.recipe is None:
                 return None, {}
             recipe = plan.recipe.with_query_id(keep=False)
@@ -164,6 +171,19 @@ class Rehearsal:
                 )
                 return recipe.batch_id, properties
         raise AssertionError  # the last attempt returns or raises
+
+
+def _check_input_stays(new: NewQuery) -> None:
+    """Raise RemovesInput if a source of a query archives or deletes the files that it has read."""
+    for source in new.sources or ():
+        mode = clean_mode(source.options)
+        if mode is not None:
+            raise RemovesInput(
+                f"query '{new.name}': {source.describe()} {mode}s files that it has read "
+                f"(cleanSource={mode}), and a rehearsal would {mode} files that the job has not "
+                "read",
+                hint="rehearse the program with cleanSource=off",
+            )
 
 
 def _watch(

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from flinkish import storage
 from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, log_offset, parse_offsets
 from flinkish.checkpoint.format.names import OFFSETS
-from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
+from flinkish.connectors.files.ages import AgedFile, age_before, clean_mode, file_ages, max_age_of
 from flinkish.connectors.files.offset_checks import base_of, has_pattern, without_pattern
 from flinkish.connectors.files.reading import NO_AGES, Cleaned, FileAges, FileReading
 from flinkish.connectors.source_plan import FileMove
@@ -170,8 +170,8 @@ def _cleaned(
     Returns None if there is no sign of such files. A remote archive is listed only if another run
     is known to have gone on.
     """
-    mode = options.get("cleansource", "off").strip().lower()
-    if mode not in ("archive", "delete"):
+    mode = clean_mode(options)
+    if mode is None:
         return None
     if mode == "delete":
         archive, unlisted = None, ""

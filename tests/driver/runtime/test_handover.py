@@ -6,11 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.runtime import handover
+from flinkish.driver.runtime.rehearsal import RemovesInput
 from flinkish.launch.job_origin import job_origin
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
@@ -88,6 +92,33 @@ def test_it_runs_a_batch_on_a_copy_and_goes_on_when_the_savepoint_is_named(
     assert [written[0] - 1] == [batch]
     assert job.request(RequestKind.STOP, str(tmp_path / "sp"))["savepoint"]["queries"]
     assert job.wait().state is JobState.FINISHED
+
+
+def test_a_query_that_removes_its_input_runs_no_batch(
+    monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    """Neither does that end the handover: the new job alone may remove what it has read."""
+
+    class Refusing:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def run(self, *_: object) -> None:
+            raise RemovesInput("query 'q': source 'in' deletes files")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(handover, "Rehearsal", Refusing)
+    monkeypatch.setattr(handover, "job_origin", lambda *_: None)
+    jwriter: Any = SimpleNamespace(format=lambda _: jwriter, outputMode=lambda _: jwriter)
+    frame = SimpleNamespace(_jdf=SimpleNamespace(writeStream=lambda: jwriter))
+    upgrade = SimpleNamespace(job_id="old", new_job_id="new")
+    registry: Any = SimpleNamespace(upgrades_of=lambda _: [upgrade], job=lambda _: None)
+    job = JobRecord("new", "q", JobState.RUNNING, 1.0, Launch("/a.py"), checkpoint_dir="/chk")
+    writer, facts = SimpleNamespace(_df=frame), WriterFacts(query_name="q")
+    handover._get_ready(registry, job, RestoreSpec(""), writer, facts, lambda: False)
+    assert "no batch is run on a copy of the state: query 'q'" in capfd.readouterr().err
 
 
 def test_a_batch_that_fails_on_the_copy(
