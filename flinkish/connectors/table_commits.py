@@ -212,6 +212,27 @@ def _if_its_own(
     return RollbackTarget(version, undone)
 
 
+def why_no_longer(commits: Sequence[TableCommit], planned_at: int | None, target: int) -> str:
+    """Return why a planned rollback would now undo what the plan did not know of; else empty.
+
+    Parameters
+    ----------
+    commits
+        As in :func:`rollback_target`.
+    planned_at
+        The present version of the table when the rollback was planned.
+    target
+        The version to which the table is to go back.
+    """
+    agreed = [i for i, commit in enumerate(commits) if commit.version in (planned_at, target)]
+    if not agreed:
+        return "it was brought back to another version since the restore was planned"
+    others = [commit for commit in commits[agreed[-1] + 1 :] if not commit.keeps_rows]
+    if others:
+        return f"others have written to it since the restore was planned: {listed(others)}"
+    return ""
+
+
 def listed(commits: Sequence[TableCommit]) -> str:
     """Return a text that names the first few of several commits."""
     return "version " + first_of([f"{c.version} ({c.operation})" for c in commits], limit=5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from flinkish.connectors.table_commits import (
@@ -11,6 +13,7 @@ from flinkish.connectors.table_commits import (
     drift,
     rollback_target,
     version_at,
+    why_no_longer,
 )
 
 CREATED = TableCommit(0, "CREATE TABLE")
@@ -56,6 +59,31 @@ def test_what_others_wrote_is_not_undone(other: TableCommit, recorded: int | Non
 def test_others_before_the_batch_do_not_count() -> None:
     history = (batch(1, 0), TableCommit(2, "WRITE"), batch(3, 1))
     assert rollback_target(history, "q", 0).version == 2
+
+
+@pytest.mark.parametrize(
+    ("since", "why"),
+    [
+        ((), ""),
+        ((TableCommit(5, "OPTIMIZE", keeps_rows=True),), ""),
+        ((TableCommit(5, "WRITE"),), "others have written to it .*: version 5 .WRITE"),
+        ((batch(5, 0, "another"),), "others have written to it .*: version 5 .STREAMING"),
+        ((batch(5, 4),), "others have written to it"),  # nobody runs the query: it is a copy's
+    ],
+)
+def test_what_was_written_between_the_plan_of_a_rollback_and_the_rollback(
+    since: tuple[TableCommit, ...], why: str
+) -> None:
+    assert re.match(why or "$", why_no_longer((*HISTORY, *since), 4, 2))
+
+
+def test_a_table_that_is_no_longer_the_one_of_the_plan() -> None:
+    restored = TableCommit(6, "RESTORE", keeps_rows=True)
+    assert why_no_longer((*HISTORY[:2], restored), 5, 2).startswith("it was brought back")
+    assert why_no_longer((), 5, 2).startswith("it was brought back")
+    assert why_no_longer((*HISTORY[:3], restored), 5, 2) == ""  # another query's rollback
+    written = (*HISTORY[:3], restored, TableCommit(7, "WRITE"))
+    assert "version 7 (WRITE)" in why_no_longer(written, 5, 2)
 
 
 def test_a_history_that_was_cut_says_so() -> None:

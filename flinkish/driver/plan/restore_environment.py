@@ -229,6 +229,7 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatu
         skips_after_rollback=reading.skips_after_rollback,
         computes_skipped=reading.computes_skipped,
         drift=since,
+        version=reading.version,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.connectors.table_commits import why_no_longer
 from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.log import log
@@ -27,7 +28,13 @@ from flinkish.driver.restore.query_restores import (
     settings_of,
 )
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
-from flinkish.errors import FlinkishError, RegistryError, SavepointNotFound, UsageError
+from flinkish.errors import (
+    FlinkishError,
+    RegistryError,
+    SavepointNotFound,
+    TableError,
+    UsageError,
+)
 from flinkish.launch.job_origin import not_started, resumed_origin
 from flinkish.launch.known_jobs import never_began, standing_of
 from flinkish.messages.calls import JobOrigin
@@ -440,12 +447,20 @@ def _has_committed(restored_at: int, checkpoint: str) -> bool:
 def roll_back_sink(new: NewQuery, plan: QueryRestore) -> None:
     """Bring the table that a query writes to back to the savepoint's version, where planned.
 
-    Raises TableError if that is not possible: the table's files of that version may be gone.
+    Raises TableError if that is not possible, as the table's files of that version may be gone, or
+    if it would undo what others have written to the table since the restore was planned.
     """
     if plan.sink is None or plan.sink.rollback_to is None:
         return
-    sink = new.sink
-    table = open_table(SinkPlace(sink.format, sink.path, sink.table), new.session)
-    if table is not None:
-        table.roll_back(plan.sink.rollback_to)
-        log(f"query '{new.name}': {plan.sink.path} is at version {plan.sink.rollback_to} again")
+    place, target = SinkPlace(new.sink.format, new.sink.path, new.sink.table), plan.sink.rollback_to
+    table = open_table(place, new.session)
+    if table is None:
+        return
+    why = why_no_longer(table.history(), plan.sink.planned_at, target)
+    if why:
+        raise TableError(
+            f"query '{new.name}': {plan.sink.path} is not rolled back to version {target}: {why}",
+            hint="run the command again: the restore is then planned for the table as it is now",
+        )
+    table.roll_back(target)
+    log(f"query '{new.name}': {plan.sink.path} is at version {target} again")

@@ -91,6 +91,8 @@ class SinkStatus:
         What others have done to a table since the savepoint.
     written
         When the newest batch of a local file sink was written, in seconds since the epoch.
+    version
+        The present version of a table; None if it has none, or if the sink keeps no versions.
     """
 
     format: str
@@ -104,6 +106,7 @@ class SinkStatus:
     has_files: bool = True
     drift: Drift = field(default_factory=Drift)
     written: float | None = None
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ class SinkPlan:
         The values of ``--sink-ahead`` that permit the restore, with the verdict ``ahead``.
     rollback_to
         The version to which the table is brought back, with the verdict ``rollback``.
+    planned_at
+        The version that the table had when this was planned.
     keeps_query_id
         Whether the query keeps the savepoint's query id although the job it comes from went on.
     """
@@ -140,6 +145,7 @@ class SinkPlan:
     permit: tuple[SinkMode, ...] = ()
     rollback_to: int | None = None
     keeps_query_id: bool = False
+    planned_at: int | None = None
 
     @property
     def blocks(self) -> bool:
@@ -472,4 +478,5 @@ def _plan(
         permit=permit,
         rollback_to=rollback_to,
         keeps_query_id=keeps_query_id,
+        planned_at=status.version,
     )

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from flinkish.connectors.table_commits import TableCommit, TableReading
+from flinkish.connectors.table_commits import RollbackTarget, TableCommit, TableReading
 from flinkish.driver.connectors import sinks
 from flinkish.driver.connectors.sinks import facts_at, open_table, resolve
 from flinkish.driver.connectors.table import SinkPlace
+from flinkish.driver.restore.restorer import roll_back_sink
 from flinkish.errors import TableError
+from flinkish.restore.origin.restore_inputs import NewQuery, NewSink
+from flinkish.restore.plan.query_restore import QueryRestore
+from flinkish.restore.plan.sinks import Continuation, SinkStatus, judge_sink
 
 
 def test_a_path_and_a_path_as_the_name_of_a_delta_table() -> None:
@@ -41,6 +45,36 @@ class _Table:
 
     def roll_back(self, version: int) -> None:
         raise NotImplementedError
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_rollback_undoes_nothing_that_was_written_since_it_was_planned(
+    monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    """The program may have started other queries meanwhile, or state was rewritten."""
+    back: list[int] = []
+
+    class Written(_Table):
+        def history(self, version: int | None = None, *, back_to: int | None = None) -> Any:
+            inserted = [TableCommit(43, "WRITE")] if others else []
+            return [*super().history(version, back_to=back_to), *inserted]
+
+        def roll_back(self, version: int) -> None:
+            back.append(version)
+
+    monkeypatch.setitem(sinks._OPEN, "delta", lambda place, session: Written())
+    status = SinkStatus(
+        *("delta", "/out", 7), by_query_id=True, rollback=RollbackTarget(41), version=42
+    )
+    plan = judge_sink(status, Continuation(6, True, stateful=False), "rollback")
+    query = NewQuery("q", sink=NewSink("delta", "/out"))
+    if not others:
+        roll_back_sink(query, QueryRestore("q", sink=plan))
+        assert back == [41]
+        return
+    with pytest.raises(TableError, match=r"not rolled back to version 41: .* version 43 \(WRITE\)"):
+        roll_back_sink(query, QueryRestore("q", sink=plan))
+    assert back == []
 
 
 def test_the_version_at_a_batch_or_why_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
