@@ -10,16 +10,24 @@ from typing import Any, Literal
 from flinkish.client.context import Context
 from flinkish.client.program import launch_of, pinned
 from flinkish.config import working_directory
+from flinkish.connectors.files.ages import clean_mode
+from flinkish.connectors.registry import source_connector
 from flinkish.errors import MissingUid
 from flinkish.launch import spark_submit
 from flinkish.launch.driver_call import ask_driver
-from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
+from flinkish.launch.known_jobs import (
+    known_writers,
+    read_elsewhere,
+    runs_under_other_ids,
+    saved_at,
+)
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.calls import Described, DescribeTask, JobOrigin, KnownRun, RestoreQuestion
 from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import check_spark_version
+from flinkish.restore.origin.restore_inputs import SavedQueryFacts
 from flinkish.restore.origin.restore_origin import RestoreOrigin, open_origin
 from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
@@ -75,8 +83,24 @@ def restore_question(
     """Return the question for the plan of a restore, with other jobs' runs and outputs."""
     own = None if job is None else job.job_id
     sinks = {offer.query_id: sink_format(offer.query.sink) for offer in origin.by_key.values()}
+    cleaned = [offer.query_id for offer in origin.by_key.values() if _may_be_cleaned(offer.query)]
+    since = saved_at(registry, spec.path, own) if cleaned else 0.0
+    batches = {each: read_elsewhere(registry, each, since, own) for each in cleaned}
     return RestoreQuestion(
-        spec, known_runs(registry, sinks, own), job, known_writers(registry, own)
+        spec,
+        known_runs(registry, sinks, own),
+        job,
+        known_writers(registry, own),
+        {query_id: batch for query_id, batch in batches.items() if batch is not None},
+    )
+
+
+def _may_be_cleaned(query: SavedQueryFacts) -> bool:
+    """Return whether a source of a saved query may have removed the files that it has read."""
+    return query.sources is None or any(
+        source_connector(source.signature, source.offset).name == "file"
+        and (source.options is None or clean_mode(source.options) is not None)
+        for source in query.sources
     )
 
 

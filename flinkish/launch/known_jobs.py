@@ -229,6 +229,64 @@ def runs_under_other_ids(
     return runs
 
 
+def read_elsewhere(
+    registry: Registry, query_id: str, since: float, but: str | None = None
+) -> int | None:
+    """Return the newest batch of the runs that read a query's input under other ids; None if none.
+
+    These are runs of jobs that went back to an earlier batch of the query, or from whose batches
+    the query itself went back, if they ran after the time ``since`` and committed a batch of their
+    own. Forks and the job ``but`` do not count.
+    """
+    batches = []
+    for other in _related_ids(registry, query_id) - {query_id}:
+        for job, query in registry.find_query(other):
+            has_run_since = job.end_time is None or job.end_time > since
+            numbers = [n for n in (query.batch_id, _committed(query)) if n is not None]
+            newest = max(numbers, default=None)
+            own = newest is not None and newest != query.restored_batch
+            if job.job_id != but and has_run_since and newest is not None and own:
+                batches.append(newest)
+    return max(batches, default=None)
+
+
+def saved_at(registry: Registry, path: str, job_id: str | None) -> float:
+    """Return when the savepoint ``path`` was taken, or the job that takes its place ended.
+
+    Returns 0 if the registry does not know it.
+    """
+    if job_id is not None:
+        return registry.job(job_id).end_time or 0.0
+    saved = registry.savepoints(include_disposed=True)
+    return next((each.created for each in saved if same_place(each.path, path)), 0.0)
+
+
+def _related_ids(registry: Registry, query_id: str) -> set[str]:
+    """Return the ids of the queries that restores, other than forks, connect with a query."""
+    jobs = registry.jobs()
+    queries = registry.queries_of([job.job_id for job in jobs])
+    savepoints = registry.savepoints(include_disposed=True)
+    saved = {one_name(each.path): each.job_id for each in savepoints}
+    near: dict[str, set[str]] = {}
+    for job in jobs:
+        spec = job.launch.restore
+        if spec is None or spec.options.fork:
+            continue
+        before = queries.get(spec.job or saved.get(one_name(spec.path), ""), ())
+        for query in queries.get(job.job_id, ()):
+            row = query.planned
+            for other in before:
+                if row is not None and row.from_batch is not None and row.origin == other.name:
+                    near.setdefault(query.query_id, set()).add(other.query_id)
+                    near.setdefault(other.query_id, set()).add(query.query_id)
+    ids, left = {query_id}, [query_id]
+    while left:
+        added = near.get(left.pop(), set()) - ids
+        ids |= added
+        left += added
+    return ids
+
+
 def _repeats_batches(row: QueryRow) -> bool:
     return sink_connector(row.writes.get("format")).repeats_batches
 

@@ -138,12 +138,16 @@ class RestoreQuestion:
         The job whose checkpoints are to be restored, instead of the savepoint of ``spec``.
     writers
         The places that queries of other jobs write to.
+    read_elsewhere
+        The newest batch of the runs that read on under other query ids after a query was saved, by
+        its Spark query id.
     """
 
     spec: RestoreSpec
     runs: Mapping[str, tuple[KnownRun, ...]] = field(default_factory=dict)
     job: JobOrigin | None = None
     writers: tuple[KnownWriter, ...] = ()
+    read_elsewhere: Mapping[str, int] = field(default_factory=dict, metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from flinkish.client.dryrun import known_runs
+import pytest
+
+from flinkish.client.dryrun import known_runs, restore_question
+from flinkish.connectors.sources import SavedSource
 from flinkish.launch.known_jobs import came_from
 from flinkish.messages.calls import KnownRun
 from flinkish.messages.launch import Launch, RestoreSpec
@@ -13,8 +17,11 @@ from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin
+from flinkish.restore.recipe import OriginCheckpoint
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
+from tests.support.restore.query_builders import saved_query
 
 
 def test_what_a_killed_job_has_committed_and_begun(cli: Command, tmp_path: Path) -> None:
@@ -82,3 +89,57 @@ def test_a_job_that_went_back_under_another_query_id(cli: Command, tmp_path: Pat
         assert {
             run.job_id[0] for run in known_runs(registry, {"shared": "csv"}, None)["shared"]
         } == {*("a", "f")}
+
+
+SAVED_FILES = SavedSource("q", 0, "0", "{}", signature="file[/in]")
+
+
+@pytest.mark.parametrize(
+    ("query_id", "path", "options", "batch"),
+    [
+        ("shared", "/sp/2", {"cleansource": "delete"}, 50),  # where the defect was
+        ("shared", "/sp/2", None, 50),
+        ("shared", "/sp/2", {"cleansource": "off"}, None),
+        ("back", "/sp/4", {"cleansource": "archive"}, 90),
+        ("shared", "/sp/5", {"cleansource": "delete"}, None),  # the other had ended before
+        ("shared", "/unknown", {"cleansource": "delete"}, 50),
+        ("fork", "/sp/2", {"cleansource": "delete"}, None),
+    ],
+)
+def test_who_has_read_on_under_another_query_id(
+    cli: Command, query_id: str, path: str, options: dict[str, str] | None, batch: int | None
+) -> None:
+    """Savepoints 1 and 2 of job a; b went back to 1, and saved 4; c continued from 2, and saved 5.
+
+    Files that one of them has read are gone when another's savepoint is restored.
+    """
+
+    def row(batch: int) -> RestorePlan:
+        return RestorePlan(queries=(QueryRow("q", origin="q", from_batch=batch, batch_id=batch),))
+
+    runs = (
+        ("a", None, "shared", 20, None, 2.0),
+        ("b", RestoreSpec("/sp/1"), "back", 50, row(10), 4.0),
+        ("c", RestoreSpec("/sp/2"), "shared", 90, row(20), 5.0),
+        ("d", RestoreSpec("/sp/1"), "idle", 10, row(10), None),
+        ("e", RestoreSpec("/sp/1", RestoreOptions(fork=True)), "fork", 99, row(10), None),
+    )
+    saved = replace(saved_query(key="q"), sources=(replace(SAVED_FILES, options=options),))
+    offer = RestorableQuery(saved, OriginCheckpoint("/c", (), 0), query_id)
+    cli.ok("list")
+    with cli.registry() as registry:
+        for digit, restore, own_id, newest, plan, end in runs:
+            launch = Launch("/a.py", restore=restore)
+            state = JobState.INITIALIZING if end is None else JobState.FINISHED
+            job = JobRecord(digit * 32, digit, state, 1.0, launch, end_time=end)
+            registry.add_job(job)
+            query = QueryStatus("q", own_id, "r", "/gone", batch_id=newest, plan=plan)
+            registry.heartbeat(job.job_id, [query])
+        for number, digit in ((1, "a"), (2, "a"), (4, "b"), (5, "c")):
+            path_of = f"/sp/{number}"
+            created = float(number)
+            summary = SavepointSummary(path_of, digit * 32, created, "native", 1, 1, 0.1, ())
+            registry.add_savepoint(summary)
+        origin = RestoreOrigin({"q": offer}, is_savepoint=True)
+        question = restore_question(registry, RestoreSpec(path), origin, None)
+    assert question.read_elsewhere.get(query_id) == batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.connectors.files.ages import archive_to_list
+from flinkish.connectors.files.ages import archive_to_list, clean_mode
 from flinkish.connectors.files.offset_checks import without_pattern
 from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.sources import normal_path
@@ -23,6 +23,7 @@ def ask(question: SourceQuestion) -> FileReading | None:
     path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")
     if not path:
         return None
+    is_cleaned = clean_mode(options if saved.options is None else saved.options) is not None
     own = options.get("sourcearchivedir")
     recorded = (saved.options or {}).get("sourcearchivedir")
     archive = archive_to_list(None if own is None else normal_path(own), recorded)
@@ -34,7 +35,7 @@ def ask(question: SourceQuestion) -> FileReading | None:
         options,
         archive=None if archive is None else input_url(archive, question.session),
         unlisted=recorded if recorded is not None and archive != recorded else "",
-        gone_on=question.gone_on(),
+        gone_on=question.gone_on() if is_cleaned else None,
     )
 
 

@@ -56,8 +56,9 @@ class DriverRestoreEnvironment:
 
     ``other_runs`` returns all other jobs that ever ran a Spark query id. ``under_other_ids``
     returns the jobs that went back to an earlier batch of that query under another query id.
-    ``writers`` returns the outputs of the queries of other jobs that have not ended. With
-    ``offline``, no broker and no table of a source is asked.
+    ``read_elsewhere`` returns the newest batch of the runs that read on from that query's input
+    under other query ids, or None. ``writers`` returns the outputs of the queries of other jobs
+    that have not ended. With ``offline``, no broker and no table of a source is asked.
     """
 
     def __init__(
@@ -65,11 +66,13 @@ class DriverRestoreEnvironment:
         other_runs: Callable[[str], Sequence[OtherRun]],
         *,
         under_other_ids: Callable[[str], Sequence[OtherRun]] = lambda _: (),
+        read_elsewhere: Callable[[str], int | None] = lambda _: None,
         offline: bool = False,
         writers: Callable[[], Sequence[KnownWriter]] = tuple,
     ) -> None:
         self._other_runs = other_runs
         self._under_other_ids = under_other_ids
+        self._read_elsewhere = read_elsewhere
         self._writers = writers
         self._offline = offline
 
@@ -163,13 +166,19 @@ class DriverRestoreEnvironment:
         return checks
 
     def _gone_on(self, offer: RestorableQuery) -> int | None:
-        """Return the newest batch of other runs of a query if it is later than the saved batch."""
+        """Return the newest batch of other runs of a query, if one has gone on after it was saved.
+
+        Under its own id a later batch shows that; under another id, a batch of any number may have
+        read any files.
+        """
         if offer.live:
             return None
         runs = self._other_runs(offer.query_id)
         batches = [run.last_batch for run in runs if run.last_batch is not None]
         newest = max(batches, default=offer.query.batch_id)
-        return newest if newest > offer.query.batch_id else None
+        if newest > offer.query.batch_id:
+            return newest
+        return self._read_elsewhere(offer.query_id)
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         """Return why no checkpoint can be made from a recipe, or None.

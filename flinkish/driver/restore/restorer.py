@@ -36,7 +36,7 @@ from flinkish.errors import (
     UsageError,
 )
 from flinkish.launch.job_origin import not_started, resumed_origin
-from flinkish.launch.known_jobs import never_began, standing_of
+from flinkish.launch.known_jobs import never_began, read_elsewhere, saved_at, standing_of
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import RestoreSpec
@@ -116,6 +116,9 @@ class Restorer:
             DriverRestoreEnvironment(
                 self._others.runs,
                 under_other_ids=self._others.runs_under_other_ids,
+                read_elsewhere=lambda query_id: read_elsewhere(
+                    registry, query_id, saved_at(registry, spec.path, spec.job), job_id
+                ),
                 offline=spec.options.offline,
                 writers=self._others.writers,
             ),

@@ -101,6 +101,7 @@ class PlanningRuntime:
             DriverRestoreEnvironment(
                 known_runs,
                 under_other_ids=partial(known_runs, other_id=True),
+                read_elsewhere=question.read_elsewhere.get,
                 offline=self._spec.options.offline,
                 writers=lambda: question.writers,
             ),

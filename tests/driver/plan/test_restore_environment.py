@@ -18,14 +18,16 @@ from flinkish.driver.plan.writer_settings import qualified
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.messages.calls import JobOrigin, KnownWriter
 from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobState
 from flinkish.restore.origin.restore_inputs import NewQuery, NewSink
-from flinkish.restore.origin.restore_origin import open_job, open_path
-from flinkish.restore.plan.query_id import QueryIdentity
+from flinkish.restore.origin.restore_origin import RestorableQuery, open_job, open_path
+from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.starts import Agreed
-from flinkish.restore.recipe import Recipe
+from flinkish.restore.recipe import OriginCheckpoint, Recipe
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
+from tests.support.restore.query_builders import saved_query
 
 KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
 
@@ -263,3 +265,16 @@ def test_logs_of_a_running_job_that_are_trimmed_are_no_damage(tmp_path: Path) ->
     with pytest.raises(Corrupt, match="is missing"):
         environment.materialisation(offer, raised)
     assert environment.materialisation(replace(offer, live=True), raised) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "elsewhere", "gone_on"), [(20, None, None), (20, 15, 15), (30, 50, 30)]
+)
+def test_runs_that_have_gone_on(own: int, elsewhere: int | None, gone_on: int | None) -> None:
+    """Under another query id, the number of a batch does not tell which files it has read."""
+    offer = RestorableQuery(saved_query(batch=20), OriginCheckpoint("/c", (), 20), "id")
+    environment = DriverRestoreEnvironment(
+        lambda _: [OtherRun("a", JobState.FINISHED, own)], read_elsewhere={"id": elsewhere}.get
+    )
+    assert environment._gone_on(offer) == gone_on
+    assert environment._gone_on(replace(offer, live=True)) is None
