@@ -134,6 +134,18 @@ def newest_planned_batch(root: str) -> int | None:
     return batches[-1] if batches else None
 
 
+def newest_watermark(root: str) -> int:
+    """Return the watermark of the newest planned batch, in milliseconds since the epoch.
+
+    It is 0 if no batch is planned, or if the offsets of the newest one cannot be read.
+    """
+    batch = newest_planned_batch(root)
+    if batch is None:
+        return 0
+    _, planned = _Reader(fs.locate(root), batch - 1, [])._planned()
+    return 0 if planned is None else planned.watermark_ms
+
+
 def newest_entries(root: str) -> tuple[OffsetEntry, CommitEntry] | None:
     """Return the offsets and the commit of the newest committed batch, if there is one.
 
@@ -222,12 +234,14 @@ class _Reader:
         query_id = self._parse(METADATA, parse_query_id)
         self._add(METADATA, fs.list_directory(self.root))
         commit = commits[self.batch]
+        # They differ if the planned batch is the last one of a query that is being drained.
+        watermark = max(commit.next_watermark_ms, planned.watermark_ms if planned else 0)
         return Cut(
             root=self.root,
             query_id=query_id,
             batch_id=self.batch,
             planned_batch=planned_batch,
-            watermark_ms=commit.next_watermark_ms or None,
+            watermark_ms=watermark or None,
             offsets=offsets.offsets,
             pins=offsets.pins,
             backend=backend_of(offsets.pins) if operators else None,

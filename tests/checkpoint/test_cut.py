@@ -13,6 +13,7 @@ import pytest
 
 from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch, read_cut
 from flinkish.checkpoint.fileset import FileSet
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS, drained_entry
 from flinkish.errors import (
     Corrupt,
     NoCommittedBatch,
@@ -195,6 +196,15 @@ def test_a_planned_batch_is_carried_with_its_source_entries(tmp_path: Path, back
     assert "offsets/5" in cut.files
     assert "sources/0/5" in cut.files
     assert not [f for f in cut.files if f.startswith("state/0/0/6.")]
+
+
+def test_a_planned_batch_that_drains_is_known_by_its_watermark(tmp_path: Path) -> None:
+    """Else a restore would not warn that all rows after this batch are late."""
+    root = CheckpointLikeness(tmp_path / "c").run_to(4).root
+    drained = drained_entry((root / "offsets/4").read_bytes(), "offsets/4")
+    (root / "offsets/5").write_bytes(drained)
+    cut = read_cut(str(root))
+    assert (cut.planned_batch, cut.watermark_ms) == (5, MAX_WATERMARK_MS)
 
 
 def test_source_entries_beyond_the_offsets_stay_out(tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import (
     FlinkishError,
     GivenUp,
+    Incompatible,
     NoCommittedBatch,
     NotSavepointable,
-    ProgramFailed,
     RegistryError,
     WrongState,
     from_record,
@@ -476,8 +476,8 @@ def no_query() -> WrongState:
 
 
 def _undrained(error: BaseException) -> FlinkishError:
-    """Return the failure of a job that started to drain, and has no savepoint."""
-    return ProgramFailed(
+    """Return the failure, with which no job is restarted, of a job that started to drain."""
+    return Incompatible(
         f"the job was being drained, and cannot continue after that: {error}",
         hint="save its remaining state with: flinkish savepoint JOB TARGET; or start it again from "
         "an earlier savepoint",

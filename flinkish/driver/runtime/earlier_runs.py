@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flinkish import storage
-from flinkish.checkpoint.cut import newest_entries
+from flinkish.checkpoint.cut import newest_entries, newest_watermark
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.restore.checkpoint_runs import meanings_of
-from flinkish.errors import ConsentNeeded, NoCommittedBatch
+from flinkish.errors import ConsentNeeded, Incompatible, NoCommittedBatch
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.state_semantics import StateSemantics
@@ -82,8 +83,9 @@ class EarlierRun:
         The format version is not in the offset log, but Spark before 4.3 needs it at every start.
         There are no settings if the query has not committed a batch.
 
-        Raises NoCommittedBatch if the query had committed a batch and the checkpoint is gone, and
-        Corrupt or UnsupportedFormat if its logs cannot be read.
+        Raises NoCommittedBatch if the query had committed a batch and the checkpoint is gone,
+        Incompatible if the query has begun to drain in this job, and Corrupt or UnsupportedFormat
+        if its logs cannot be read.
         """
         entries = newest_entries(self.checkpoint)
         if entries is None:
@@ -95,7 +97,19 @@ class EarlierRun:
                 hint="its state is lost: start the program from a savepoint, with flinkish run -s",
             )
         offsets, commit = entries
+        if newest_watermark(self.checkpoint) >= MAX_WATERMARK_MS and not self._began_drained:
+            raise Incompatible(
+                f"query '{self.name}' has been drained, or was being drained: its watermark is at "
+                "the maximum, so every row with an event time would be late",
+                hint="start the program from an earlier savepoint, with flinkish run -s",
+            )
         return {**offsets.pins, SETTING_CHECKPOINT_FORMAT: str(commit.version)}
+
+    @property
+    def _began_drained(self) -> bool:
+        """Whether the job began with a restore of a drained query, whose plan said so."""
+        checks = () if self.plan is None else self.plan.checks
+        return any(check.id == "drained" and check.query == self.name for check in checks)
 
 
 def earlier_runs(registry: Registry, job: JobRecord) -> dict[str, EarlierRun]:

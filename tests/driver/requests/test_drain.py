@@ -14,6 +14,7 @@ from flinkish.checkpoint.cut import newest_committed_batch, newest_entries
 from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.driver.spark.jvm import configured
 from flinkish.errors import FlinkishError
+from flinkish.launch.restart_strategy import may_restart
 from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import FULL, check_files, describe, open_savepoint
@@ -254,4 +255,5 @@ def test_a_sink_that_fails_while_draining_fails_the_job(
     assert failed.state is JobState.FAILED
     assert failed.failure is not None
     assert "cannot continue after that" in failed.failure["message"]
+    assert not may_restart(failed.failure, has_run=True)
     assert not list((tmp_path / "sp").glob("savepoint-*"))

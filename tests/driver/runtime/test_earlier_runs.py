@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,15 @@ from typing import Any
 import pytest
 
 from flinkish import storage
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.format.logs import drained_entry
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
 from flinkish.driver.spark.jvm import configured
-from flinkish.errors import Corrupt, NoCommittedBatch
+from flinkish.errors import Corrupt, Incompatible, NoCommittedBatch
+from flinkish.launch.restart_strategy import may_restart
 from flinkish.messages.launch import RestoreSpec
-from flinkish.messages.plan import HistoryShift, QueryRow, RestorePlan
+from flinkish.messages.plan import Check, HistoryShift, QueryRow, RestoreOutcome, RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
@@ -54,6 +59,36 @@ def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
     newest.write_text("v1\n{")
     with pytest.raises(Corrupt):
         EarlierRun("q", str(root), 1).read_settings()
+
+
+@pytest.mark.parametrize("ran", [False, True], ids=["planned", "committed"])
+def test_a_query_that_has_begun_to_drain_does_not_go_on(tmp_path: Path, ran: bool) -> None:
+    """All later rows would be late; a job that was restored from a drained one has been told."""
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    batch = newest_committed_batch(str(root))
+    assert batch is not None
+    run = EarlierRun("q", str(root), batch)
+    assert run.read_settings()
+    data = (root / "offsets" / str(batch)).read_bytes()
+    (root / "offsets" / str(batch + 1)).write_bytes(drained_entry(data, "offsets"))
+    if ran:
+        shutil.copy(root / "commits" / str(batch), root / "commits" / str(batch + 1))
+    for plan in (
+        None,
+        RestorePlan(checks=(Check("drained", RestoreOutcome.WARNING, "", query="p"),)),
+    ):
+        with pytest.raises(Incompatible, match="'q' has been drained, or was being drained") as why:
+            replace(run, plan=plan).read_settings()
+        assert not may_restart(why.value.to_record(), has_run=True)
+    told = RestorePlan(checks=(Check("drained", RestoreOutcome.WARNING, "", query="q"),))
+    assert replace(run, plan=told).read_settings()
+
+
+def test_a_planned_batch_that_is_damaged_is_left_to_spark(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    newest = max(int(path.name) for path in (root / "offsets").glob("[0-9]*"))
+    (root / "offsets" / str(newest + 1)).write_text("v1\n{")
+    assert EarlierRun("q", str(root), newest).read_settings()
 
 
 def test_the_restored_batch_is_that_of_its_own_query() -> None:
