@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from flinkish.config import Config, parse_duration
 from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
-from flinkish.driver.requests.agent import Agent, leave_without_jvm
+from flinkish.driver.requests.agent import Agent, leave_without_jvm, persistently
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import (
@@ -25,7 +25,14 @@ from flinkish.driver.script import (
     reason,
     run_program,
 )
-from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState, quoted
+from flinkish.errors import (
+    FlinkishError,
+    LaunchFailed,
+    ProgramFailed,
+    RegistryError,
+    WrongState,
+    quoted,
+)
 from flinkish.launch.restart_strategy import failed_state
 from flinkish.launch.tracebacks import without_plan
 from flinkish.messages.launch import Launch
@@ -166,18 +173,21 @@ def conclude(
     failed_at_end = runtime.end_queries()
     failed_query = failed_query or failed_at_end
     agent.close()
-    runtime.report()
+    try:
+        runtime.report()
+    except RegistryError as unreachable:
+        log(f"registry: {unreachable.message}")
     hook.remove()
     if stop_session:
         runtime.session.stop()
     registry, job_id = runtime.registry, runtime.job_id
     over = WrongState("the job ended before it served the request")
-    registry.abandon(job_id, over.to_record())
+    persistently(lambda: registry.abandon(job_id, over.to_record()))
     if runtime.ending is not None:
         why = "program ended"
         if outcome.error is not None and outcome.status != 0:
             why = f"program ended with {last_line(outcome.error)}"
-        registry.transition(job_id, runtime.ending, why)
+        _transition(registry, job_id, runtime.ending, why)
         return 0
     if error is None and outcome.status != 0:
         error = program_failed(outcome, failed_query[1] if failed_query is not None else "")
@@ -193,11 +203,22 @@ def conclude(
     why = "program ended" if runtime.queries() else "program ended without starting a query"
     if runtime.session.ended_before_queries:
         why = ENDED_BEFORE_QUERIES
-    registry.transition(job_id, JobState.FINISHED, why)
+    _transition(registry, job_id, JobState.FINISHED, why)
     return 0
 
 
 def _fail(registry: Registry, job_id: str, launch: Launch, error: FlinkishError) -> None:
     log(f"job failed: {error.message}")
     state = failed_state(launch.options)
-    registry.transition(job_id, state, error.message, failure=error.to_record())
+    _transition(registry, job_id, state, error.message, error)
+
+
+def _transition(
+    registry: Registry,
+    job_id: str,
+    state: JobState,
+    why: str,
+    error: FlinkishError | None = None,
+) -> None:
+    failure = None if error is None else error.to_record()
+    persistently(lambda: registry.transition(job_id, state, why, failure=failure))

@@ -37,7 +37,7 @@ from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
+from flinkish.registry.jobs import ENDS, JobRecord, JobState, RequestKind, RequestState, may_follow
 from flinkish.registry.liveness import process_ref, silence, silence_limit
 from flinkish.registry.statements import is_guess
 
@@ -186,13 +186,21 @@ def _record_end(
         guessed = job.state is JobState.FAILED and is_guess(failure)
         if job.state.is_final and not guessed:
             return None
+        ended_by = registry.ended_by(job_id)
+        if ended_by is not None and may_follow(job.state, ENDS[ended_by]):
+            over = WrongState("the job ended before it served the request")
+            registry.abandon(job_id, over.to_record())
+            why = f"its driver {how_it_ended(status)}, after the {ended_by.value} was complete"
+            registry.transition(job_id, ENDS[ended_by], why)
+            return None
         if end_requested:
             lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended the driver")
             failure = lost.to_record()
         elif job.state is not JobState.FAILING or failure is None:
             failure = end_of(status, text, started=job.driver is not None).to_record()
         registry.abandon(job_id, failure)
-        return _fail_or_restart(registry, job, failure, failures, may=not end_requested)
+        may = not end_requested and ended_by is None
+        return _fail_or_restart(registry, job, failure, failures, may=may)
 
 
 def _fail_or_restart(

@@ -142,6 +142,12 @@ class RequestKind(str, Enum):
     CANCEL = "cancel"
 
 
+#: The requests that end a job, and the state that they end it in.
+ENDS: Mapping[RequestKind, JobState] = {
+    RequestKind.STOP: JobState.FINISHED,
+    RequestKind.CANCEL: JobState.CANCELED,
+}
+
 #: The class of a request's arguments, by the kind of the request.
 ARGUMENTS: Mapping[RequestKind, type[Arguments]] = {
     RequestKind.SAVEPOINT: SavepointArguments,

@@ -17,7 +17,7 @@ from dataclasses import replace
 from flinkish.config import parse_duration
 from flinkish.errors import DriverLost, RegistryError, WrongState
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
+from flinkish.registry.jobs import ENDS, JobRecord, JobState, ProcessRef, may_follow
 
 #: The least number of seconds without a heartbeat after which a driver on another host counts as
 #: lost; see :func:`silence_limit`.
@@ -157,6 +157,7 @@ def reconcile(
 ) -> list[JobRecord]:
     """Return the current records of jobs; a job that counts as lost becomes FAILED.
 
+    One that was stopped or canceled before its driver died becomes FINISHED or CANCELED.
     A job whose supervisor is about to start a new driver is only shown as FAILING. A lost job gets
     a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
     supervisor that knows the real failure may replace it afterwards. If the registry cannot
@@ -180,21 +181,25 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
         is_failing = restarts and supervisor and driver is False and job.state is JobState.RUNNING
         return replace(job, state=JobState.FAILING) if is_failing else job
     tail = log_tail(job.log_path)
-    failure = DriverLost(reason, tail=tail).to_record()
-    if tail:
+    lost = DriverLost(reason, tail=tail).to_record()
+    ended_by = registry.ended_by(job.job_id)
+    if ended_by is not None and may_follow(job.state, ENDS[ended_by]):
+        state, failure = ENDS[ended_by], None
+        reason = f"{reason}, after the {ended_by.value} was complete"
+    else:
+        state, failure = JobState.FAILED, lost
+    if tail and failure is not None:
         reason = f"{reason}; its log ends with: {tail[-1][:200]}"
     if not registry.read_only:
         try:
-            lost = registry.transition(
-                job.job_id, JobState.FAILED, reason, failure=failure, seen=job
-            )
-            registry.abandon(job.job_id, failure)
-            return lost
+            ended = registry.transition(job.job_id, state, reason, failure=failure, seen=job)
+            registry.abandon(job.job_id, lost)
+            return ended
         except WrongState:
             return registry.job(job.job_id)  # it ended properly or was restarted after it was read
         except RegistryError:
             pass  # readable but not writable: show the failure; the next reader may write it
-    return replace(job, state=JobState.FAILED, end_time=now, failure=failure)
+    return replace(job, state=state, end_time=now, failure=failure)
 
 
 def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:

@@ -242,6 +242,16 @@ class Mailbox:
         )
         return [request_of(row) for row in rows]
 
+    def ended_by(self, job_id: str) -> RequestKind | None:
+        """Return which request has ended the queries of a job since its last restart, or None."""
+        rows = self._read(
+            "SELECT kind FROM flinkish_requests WHERE job_id = :id AND state = 'COMPLETED' "
+            "AND kind IN ('stop', 'cancel') AND finished > (SELECT COALESCE(MAX(time), 0) "
+            "FROM flinkish_states WHERE job_id = :id AND state = 'RESTARTING') ORDER BY number",
+            id=job_id,
+        )
+        return RequestKind(rows[0]["kind"]) if rows else None
+
     def stops_together(self) -> list[Request]:
         """Return all requests of every ``stop --all``, oldest first."""
         rows = self._read(

@@ -409,6 +409,44 @@ def test_a_driver_without_its_jvm_ends_whether_or_not_the_registry_is_reached(
     assert registry.job(runtime.job_id).state.is_final == (calls == 0)
 
 
+def test_a_stopped_job_whose_jvm_dies_before_its_program_ends_is_finished(
+    registry: Registry,
+) -> None:
+    runtime = bare_runtime(registry)
+    runtime.end(JobState.FINISHED)
+    left: list[int] = []
+    leave_without_jvm(runtime, left.append)
+    assert left == [0]
+    final = registry.job(runtime.job_id)
+    assert (final.state, final.failure) == (JobState.FINISHED, None)
+
+
+@pytest.mark.parametrize("ending", [None, JobState.FINISHED])
+@pytest.mark.parametrize("status", [0, 1])
+@pytest.mark.parametrize("method", ["heartbeat", "abandon", "transition"])
+def test_the_end_of_a_job_is_recorded_once_the_registry_is_back(
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    status: int,
+    ending: JobState | None,
+) -> None:
+    """Else a job that was stopped, or whose program is done, would count as failed."""
+    runtime = bare_runtime(registry)
+    if ending is not None:
+        runtime.end(ending)
+    monkeypatch.setattr(agent, "_PAUSE", 0.0)
+    monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
+    idle: Any = SimpleNamespace(close=lambda: None)
+    hook: Any = SimpleNamespace(remove=lambda: None)
+    outcome = ProgramOutcome(status, SystemExit(status) if status else None)
+    is_failed = ending is None and status != 0
+    assert conclude(runtime, idle, hook, outcome, stop_session=False) == int(is_failed)
+    assert registry.job(runtime.job_id).state is (
+        JobState.FAILED if is_failed else JobState.FINISHED
+    )
+
+
 def test_a_driver_whose_program_does_not_end_leaves_once_its_end_is_recorded(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

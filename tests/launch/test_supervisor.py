@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flinkish.errors import DriverLost
+from flinkish.errors import DriverLost, WrongState
+from flinkish.launch.supervisor import _record_end
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.requests import CancelArguments
+from flinkish.messages.requests import CancelArguments, RequestResult, SavepointArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState, arguments_for
 from flinkish.registry.liveness import is_alive, process_ref
 from tests.launch.conftest import Run, ended, wait
 
@@ -204,3 +206,67 @@ def test_a_job_that_another_has_gone_on_from_stays_ended(
         f"job other ({other.job_id}), which is INITIALIZING, has resumed"
         in final.failure["message"]
     )
+
+
+def supervised(registry: Registry, *later: JobState, options: Mapping[str, str]) -> JobRecord:
+    """A running job whose supervisor is this process; then it goes through ``later`` states."""
+    launch = Launch("/app.py", options=options)
+    job = JobRecord("a" * 32, "rides", JobState.CREATED, registry.now(), launch)
+    registry.add_job(job)
+    for state in (JobState.RUNNING, *later):
+        registry.transition(job.job_id, state)
+    registry.update_job(job.job_id, supervisor=process_ref())
+    return registry.job(job.job_id)
+
+
+@pytest.mark.parametrize("options", [RETURNS, {}], ids=["strategy", "none"])
+@pytest.mark.parametrize("asked", [False, True], ids=["killed", "shutdown"])
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [(RequestKind.STOP, JobState.FINISHED), (RequestKind.CANCEL, JobState.CANCELED)],
+)
+def test_a_job_that_was_ended_by_a_request_has_not_failed(
+    registry: Registry,
+    registry_url: str,
+    kind: RequestKind,
+    end: JobState,
+    asked: bool,
+    options: Mapping[str, str],
+) -> None:
+    """Its driver was killed between the answer and the end of its program."""
+    job = supervised(registry, options=options)
+    request = registry.submit(job.job_id, kind, arguments_for(kind, "/sp"))
+    later = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
+    registry.complete(request.request_id, RequestResult())
+    assert _record_end(registry_url, job.job_id, -9, [1.0], end_requested=asked) is None
+    final = registry.job(job.job_id)
+    assert (final.state, final.failure, final.exit_status) == (end, None, -9)
+    reason = registry.state_history(job.job_id)[-1].reason
+    assert reason == f"its driver was killed by SIGKILL, after the {kind.value} was complete"
+    assert registry.request(later.request_id).state is RequestState.FAILED
+
+
+def test_a_job_that_a_reader_has_failed_after_its_stop_is_not_started_again(
+    registry: Registry, registry_url: str
+) -> None:
+    job = supervised(registry, options=RETURNS)
+    request = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
+    registry.complete(request.request_id, RequestResult())
+    lost = DriverLost("the driver process is gone").to_record()
+    registry.transition(job.job_id, JobState.FAILED, "seen by a reader", failure=lost)
+    assert _record_end(registry_url, job.job_id, -9, [1.0], end_requested=False) is None
+    assert registry.job(job.job_id).state is JobState.FAILED
+
+
+def test_a_stop_that_failed_or_is_of_an_earlier_run_keeps_no_job_from_its_restart(
+    registry: Registry, registry_url: str
+) -> None:
+    job = supervised(registry, options=RETURNS)
+    stop = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
+    registry.complete(stop.request_id, RequestResult())
+    registry.restart(registry.transition(job.job_id, JobState.FINISHED), "again", process_ref())
+    registry.transition(job.job_id, JobState.RUNNING)
+    failed = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
+    registry.fail(failed.request_id, WrongState("it waits for input").to_record())
+    assert _record_end(registry_url, job.job_id, -9, [1.0], end_requested=False) == 0.05
+    assert registry.job(job.job_id).state is JobState.RESTARTING

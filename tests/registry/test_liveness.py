@@ -15,7 +15,7 @@ import pytest
 from flinkish.errors import WrongState
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch
-from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.requests import RequestResult, SavepointArguments
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind, RequestState
 from flinkish.registry.liveness import (
@@ -243,6 +243,26 @@ def test_a_killed_driver_is_failed_with_its_reason(
     registry.update_job(job.job_id, failure=better, exit_status=-9)
     assert registry.job(job.job_id).failure == better
     assert reconcile(registry, [registry.job(job.job_id)])[0].failure == better
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_job_that_was_stopped_before_its_driver_died_is_finished(
+    registry: Registry, make_job: MakeJob, restarted: bool
+) -> None:
+    """Else ``recover`` would start it again behind the savepoint that it was stopped with."""
+    job = make_job(driver=ProcessRef(HERE, 2**22 + 1, 5))
+    registry.add_job(job)
+    request = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
+    registry.complete(request.request_id, RequestResult())
+    if restarted:
+        ended = registry.transition(job.job_id, JobState.FINISHED)
+        registry.restart(ended, "again")
+        registry.update_job(job.job_id, driver=job.driver)
+        registry.transition(job.job_id, JobState.RUNNING)
+    (seen,) = reconcile(registry, [registry.job(job.job_id)])
+    assert seen == registry.job(job.job_id)
+    assert seen.state is (JobState.FAILED if restarted else JobState.FINISHED)
+    assert (seen.failure is not None) is restarted
 
 
 def test_a_job_that_ended_between_two_looks_keeps_its_end(

@@ -21,6 +21,8 @@ from flinkish.registry.liveness import process_ref
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
 _PAUSE = 1.0  # seconds between attempts to record the end of the job
+#: Seconds for which the end of the job is tried to be recorded once its program has ended.
+_PATIENCE = 300.0
 _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
 
 
@@ -165,16 +167,38 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
 
     Without the JVM an orderly exit hangs: Py4J's threads would wait for it.
     """
+    registry, job_id, ending = runtime.registry, runtime.job_id, runtime.ending
     error = DriverLost("the Spark JVM of the driver is gone (killed or crashed)")
     try:
-        log(f"job failed: {error.message}")
-        runtime.registry.abandon(runtime.job_id, error.to_record())
-        state = failed_state(runtime.launch.options)
-        runtime.registry.transition(runtime.job_id, state, error.message, failure=error.to_record())
+        log(f"job failed: {error.message}" if ending is None else error.message)
+        registry.abandon(job_id, error.to_record())
+        if ending is None:
+            state = failed_state(runtime.launch.options)
+            registry.transition(job_id, state, error.message, failure=error.to_record())
+        else:
+            registry.transition(job_id, ending, error.message)
     except RegistryError as unreachable:  # the supervisor, or a reader, will record it
         log(f"registry: {unreachable.message}")
     finally:
-        leave(1)
+        leave(1 if ending is None else 0)
+
+
+def persistently(write: Callable[[], object]) -> None:
+    """Write to the registry, and repeat that for a while if it is unavailable; else RegistryError.
+
+    If the end of a job were not recorded, it would count as failed, and might be restarted.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            write()
+        except RegistryError as error:
+            log(f"registry: {error.message}")
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def finish_now(
