@@ -498,6 +498,36 @@ def test_the_reason_for_which_queries_are_ended_is_the_one_that_is_said(
     assert (f"{why}: ending 'q'" in said) is (why is not None)
 
 
+def test_a_batch_that_cannot_be_interrupted_keeps_no_other_query_running(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a driver that was replaced would go on writing beside the new one."""
+    over, told = threading.Event(), list[str]()
+
+    def lost() -> None:
+        told.append("lost")
+        raise ConnectionError("the JVM does not answer")
+
+    def blocked() -> None:
+        over.wait(5.0)
+        told.append("blocked")
+
+    stubborn = SimpleNamespace(stop=blocked)
+    broken = SimpleNamespace(stop=lost)
+    other = SimpleNamespace(stop=lambda: told.append("other"))
+    ended = SimpleNamespace(stop=lambda: told.append("ended"))
+    monkeypatch.setattr(spark_jvm, "has_ended", lambda query: query is ended)
+    monkeypatch.setattr(quiesce, "_STOP_LIMIT", 1.0, raising=False)
+    try:
+        quiesce.stop_hard([stubborn, broken, other, ended])
+        assert sorted(told) == ["lost", "other"]
+    finally:
+        over.set()
+    said = capsys.readouterr().err
+    assert "the JVM does not answer" in said
+    assert "a batch was interrupted, and still runs 1 s after that" in said
+
+
 def unwritable(tmp_path: Path) -> str:
     """A target below a plain file: not writable for root either."""
     blocker = tmp_path / "file"

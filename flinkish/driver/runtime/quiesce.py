@@ -16,10 +16,13 @@ and from being committed, and only when the query sleeps or is past that check.
 
 from __future__ import annotations
 
+import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flinkish.driver.log import log
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import Stage
 from flinkish.errors import FlinkishError, GivenUp
@@ -32,6 +35,8 @@ _PAST_CHECK = 0.05
 #: A trigger counts as asleep if it was idle twice, this many seconds apart: between Spark's check
 #: of the state and its "trigger active" flag there is a moment when a batch has begun unseen.
 _IDLE_CONFIRMATION = 0.1
+#: Seconds that queries get to end when they are interrupted.
+_STOP_LIMIT = 10.0
 
 
 def quiesce(
@@ -121,7 +126,27 @@ def _declare_locked(jvm: Any, query: Any, deadline: float) -> bool:
 
 
 def stop_hard(queries: Sequence[Any]) -> None:
-    """Interrupt everything that runs: the hardest stop method inside the driver."""
-    for query in queries:
-        if not spark_jvm.has_ended(query):
-            query.stop()
+    """Interrupt everything that runs: the hardest stop method inside the driver.
+
+    Spark waits without limit for a batch that it cannot interrupt (a Python function). So every
+    query has a thread of its own, and one that still runs after :data:`_STOP_LIMIT` is left.
+    """
+    running = [query for query in queries if not spark_jvm.has_ended(query)]
+    threads = [
+        threading.Thread(target=_stop, args=(query,), name="flinkish-stop", daemon=True)
+        for query in running
+    ]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + _STOP_LIMIT
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0.0))
+    if any(thread.is_alive() for thread in threads):
+        log(f"a batch was interrupted, and still runs {_STOP_LIMIT:g} s after that: leaving it")
+
+
+def _stop(query: Any) -> None:
+    try:
+        query.stop()
+    except Exception:  # noqa: BLE001 - whatever Spark says, the other queries are stopped
+        traceback.print_exc()
