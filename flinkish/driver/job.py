@@ -181,8 +181,6 @@ def conclude(
     if stop_session:
         runtime.session.stop()
     registry, job_id = runtime.registry, runtime.job_id
-    over = WrongState("the job ended before it served the request")
-    persistently(lambda: registry.abandon(job_id, over.to_record()))
     if runtime.ending is not None:
         why = "program ended"
         if outcome.error is not None and outcome.status != 0:
@@ -220,5 +218,8 @@ def _transition(
     why: str,
     error: FlinkishError | None = None,
 ) -> None:
+    if state.is_final:  # else the supervisor decides on the requests too
+        over = WrongState("the job ended before it served the request")
+        persistently(lambda: registry.abandon(job_id, over.to_record()))
     failure = None if error is None else error.to_record()
     persistently(lambda: registry.transition(job_id, state, why, failure=failure))

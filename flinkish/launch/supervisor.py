@@ -37,7 +37,7 @@ from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import ENDS, JobRecord, JobState, RequestKind, RequestState, may_follow
+from flinkish.registry.jobs import ENDS, JobRecord, JobState, may_follow
 from flinkish.registry.liveness import process_ref, silence, silence_limit
 from flinkish.registry.statements import is_guess
 
@@ -193,6 +193,9 @@ def _record_end(
             why = f"its driver {how_it_ended(status)}, after the {ended_by.value} was complete"
             registry.transition(job_id, ENDS[ended_by], why)
             return None
+        how = f"its driver {how_it_ended(status)}"
+        if not job.state.is_final and _carry_out_cancel(registry, job_id, how):
+            return None
         if end_requested:
             lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended the driver")
             failure = lost.to_record()
@@ -277,15 +280,21 @@ def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float)
 def _is_cancelled(url: str, job_id: str) -> bool:
     """Return whether the job has ended, after carrying out a plain cancel that is pending."""
     with Registry.open(url, create=False) as registry:
-        for request in registry.requests(job_id):
-            plain = request.kind is RequestKind.CANCEL and request.savepoint is None
-            if plain and request.state is RequestState.PENDING:
-                registry.transition(job_id, JobState.CANCELLING, "cancel requested")
-                registry.transition(job_id, JobState.CANCELED, "before its driver started again")
-                registry.complete(request.request_id, RequestResult())
-                ended = WrongState("the job was canceled before it served the request")
-                registry.abandon(job_id, ended.to_record())
+        _carry_out_cancel(registry, job_id, "before its driver started again")
         return registry.job(job_id).state.is_final
+
+
+def _carry_out_cancel(registry: Registry, job_id: str, reason: str) -> bool:
+    """Cancel a job without a driver if that is requested; return whether it is."""
+    request_id = registry.plain_cancel(job_id)
+    if request_id is None:
+        return False
+    registry.transition(job_id, JobState.CANCELLING, "cancel requested")
+    registry.transition(job_id, JobState.CANCELED, reason)
+    registry.complete(request_id, RequestResult())
+    ended = WrongState("the job was canceled before it served the request")
+    registry.abandon(job_id, ended.to_record())
+    return True
 
 
 def _record_requested_end(url: str, job_id: str) -> None:

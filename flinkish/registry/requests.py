@@ -252,6 +252,16 @@ class Mailbox:
         )
         return RequestKind(rows[0]["kind"]) if rows else None
 
+    def plain_cancel(self, job_id: str) -> str | None:
+        """Return the id of a job's plain cancel that has no result yet, or None."""
+        rows = self._read(
+            "SELECT request_id, kind, arguments FROM flinkish_requests WHERE job_id = :id "
+            f"AND kind = 'cancel' AND state IN {_UNFINISHED} ORDER BY number",
+            id=job_id,
+        )
+        cancels = (row["request_id"] for row in rows if _is_plain_cancel(arguments_of(row)))
+        return next(cancels, None)
+
     def stops_together(self) -> list[Request]:
         """Return all requests of every ``stop --all``, oldest first."""
         rows = self._read(

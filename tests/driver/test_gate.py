@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,9 +81,13 @@ class Away:
         return self._method(*arguments, **more)
 
 
-def bare_runtime(registry: Registry, external: ExternalLauncher | None = None) -> Runtime:
+def bare_runtime(
+    registry: Registry,
+    external: ExternalLauncher | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Runtime:
     """A job whose program has started no query."""
-    launch = Launch("/a.py", external=external)
+    launch = Launch("/a.py", external=external, options=dict(options or {}))
     job = JobRecord("a" * 32, "a", JobState.CREATED, 1.0, launch)
     registry.add_job(job)
     runtime = Runtime(registry, job, "/root")
@@ -170,6 +174,37 @@ def test_a_program_starts_and_stops_spark_while_the_registry_is_away(
     Hook(runtime)._spark_stop(stopped.append)("spark")
     assert stopped == ["spark"]
     assert runtime.session.is_stopped
+
+
+@pytest.mark.parametrize("jvm_is_gone", [False, True])
+@pytest.mark.parametrize(
+    ("strategy", "state", "request_state"),
+    [
+        ("none", JobState.FAILED, RequestState.FAILED),
+        ("fixed-delay", JobState.FAILING, RequestState.PENDING),
+    ],
+)
+def test_what_a_failed_driver_has_not_served_is_left_to_the_supervisor(
+    registry: Registry,
+    strategy: str,
+    state: JobState,
+    request_state: RequestState,
+    jvm_is_gone: bool,
+) -> None:
+    """A cancel then keeps the job from its restart."""
+    runtime = bare_runtime(registry, options={"restart-strategy.type": strategy})
+    registry.transition(runtime.job_id, JobState.RUNNING)
+    cancel = registry.submit(
+        runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None)
+    )
+    if jvm_is_gone:
+        leave_without_jvm(runtime, lambda _: None)
+    else:
+        idle: Any = SimpleNamespace(close=lambda: None)
+        hook: Any = SimpleNamespace(remove=lambda: None)
+        conclude(runtime, idle, hook, ProgramOutcome(1, SystemExit(1)), stop_session=False)
+    assert registry.job(runtime.job_id).state is state
+    assert registry.request(cancel.request_id).state is request_state
 
 
 def test_a_builder_takes_a_conf_by_position_as_pyspark_does(registry: Registry) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -269,4 +269,30 @@ def test_a_stop_that_failed_or_is_of_an_earlier_run_keeps_no_job_from_its_restar
     failed = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     registry.fail(failed.request_id, WrongState("it waits for input").to_record())
     assert _record_end(registry_url, job.job_id, -9, [1.0], end_requested=False) == 0.05
+    assert registry.job(job.job_id).state is JobState.RESTARTING
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize("later", [(), (JobState.FAILING,)], ids=["running", "failing"])
+def test_a_cancel_that_a_dying_driver_has_not_carried_out_cancels_the_job(
+    registry: Registry, registry_url: str, later: Sequence[JobState], claimed: bool
+) -> None:
+    job = supervised(registry, *later, options=RETURNS)
+    cancel = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    if claimed:
+        registry.claim(job.job_id)
+    other = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
+    assert _record_end(registry_url, job.job_id, -9, [1.0], end_requested=False) is None
+    assert states(registry, job)[-2:] == ["CANCELLING", "CANCELED"]
+    assert registry.request(cancel.request_id).state is RequestState.COMPLETED
+    assert registry.request(other.request_id).state is RequestState.FAILED
+
+
+def test_a_cancel_with_a_savepoint_that_was_not_taken_cancels_nothing(
+    registry: Registry, registry_url: str
+) -> None:
+    job = supervised(registry, options=RETURNS)
+    cancel = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments("/sp"))
+    assert _record_end(registry_url, job.job_id, -9, [1.0], end_requested=False) == 0.05
+    assert registry.request(cancel.request_id).state is RequestState.FAILED
     assert registry.job(job.job_id).state is JobState.RESTARTING

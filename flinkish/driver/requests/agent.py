@@ -171,12 +171,11 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
     error = DriverLost("the Spark JVM of the driver is gone (killed or crashed)")
     try:
         log(f"job failed: {error.message}" if ending is None else error.message)
-        registry.abandon(job_id, error.to_record())
-        if ending is None:
-            state = failed_state(runtime.launch.options)
-            registry.transition(job_id, state, error.message, failure=error.to_record())
-        else:
-            registry.transition(job_id, ending, error.message)
+        failure = error.to_record() if ending is None else None
+        state = ending or failed_state(runtime.launch.options)
+        if state.is_final:  # else the supervisor decides on the requests too
+            registry.abandon(job_id, error.to_record())
+        registry.transition(job_id, state, error.message, failure=failure)
     except RegistryError as unreachable:  # the supervisor, or a reader, will record it
         log(f"registry: {unreachable.message}")
     finally:
