@@ -126,7 +126,8 @@ def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, Job
     if earlier is not None and opened is not None:
         log(f"job {name} ({earlier.job_id}) goes on where its last driver ended")
         again = opened.restart(earlier, f"started again by {launcher_name()}")
-        opened.update_job(again.job_id, driver=process_ref())
+        again = replace(again, driver=process_ref())
+        opened.update_job(again.job_id, driver=again.driver)
         patient = PatientRegistry(again, lambda: Registry.open(url), None, mask_secrets(url))
         patient.use(opened)
         return patient, again

@@ -1,14 +1,25 @@
-"""Which ended job a program goes on from that its launcher starts again."""
+"""Which ended job a program goes on from that its launcher starts again, and how it is recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from flinkish.driver.attached.registration import goes_on_from
+from flinkish.driver.attached import registration
+from flinkish.driver.attached.patient_registry import PatientRegistry
+from flinkish.driver.attached.registration import goes_on_from, registered
+from flinkish.driver.attached.request import Arguments, attach_request
+from flinkish.driver.requests.agent import Agent
+from flinkish.errors import RegistryError
 from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.jobs import JobRecord, JobState
 
 EXTERNAL = ExternalLauncher("python", "0.1.0")
@@ -54,3 +65,57 @@ def jobs(*launches: Launch) -> list[JobRecord]:
 def test_a_restored_job_goes_on(before: list[Launch], now: Launch, expected: int | None) -> None:
     known = jobs(*before)
     assert goes_on_from(known, now) == (None if expected is None else known[expected])
+
+
+@pytest.fixture
+def attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[PatientRegistry, JobRecord]]:
+    """Registers a program that is restored from a savepoint, each time as a new driver would."""
+    monkeypatch.setattr(registration, "open_origin", lambda *_, **__: None)
+    monkeypatch.setattr(registration, "check_restorable", lambda *_: SimpleNamespace(text="ok"))
+
+    def attach(**environ: str) -> tuple[PatientRegistry, JobRecord]:
+        arguments = Arguments(
+            name="job",
+            savepoint=str(tmp_path / "savepoint"),
+            keys={"registry.url": f"sqlite:///{tmp_path}/registry.db"},
+        )
+        environ = {"HOME": str(tmp_path), **environ}
+        return registered(attach_request(arguments, environ, {}, str(tmp_path)), "4.3.0")
+
+    return attach
+
+
+def ended(registry: PatientRegistry, job: JobRecord) -> None:
+    """End a job after the first batch of its query."""
+    registry.transition(job.job_id, JobState.CREATED)
+    plan = RestorePlan(queries=(QueryRow("q", origin="q", from_batch=5, batch_id=5),))
+    registry.heartbeat(job.job_id, [QueryStatus("q", "id", "run", "/checkpoint", plan=plan)])
+    registry.transition(job.job_id, JobState.FAILED)
+    registry.close()
+
+
+def test_an_outage_of_the_registry_does_not_end_a_job_that_goes_on(
+    attached: Callable[..., tuple[PatientRegistry, JobRecord]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, job = attached()
+    ended(first, job)
+    registry, again = attached()
+    assert again.job_id == job.job_id
+    runtime: Any = SimpleNamespace(registry=registry, job_id=again.job_id)
+    actions: Any = None
+    agent = Agent(runtime, actions, heartbeat_interval=1.0, shutdown_grace=0.0, let_go=lambda: None)
+    for state in (JobState.CREATED, JobState.RUNNING):
+        registry.transition(job.job_id, state)
+    assert not agent._is_replaced()
+
+    def fail(*_: object) -> None:
+        raise RegistryError("the server has gone")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(registry._database, "read", fail)
+        outage.setattr(registry._database, "write", fail)
+        assert registry.heartbeat(job.job_id, []) is JobState.RUNNING
+        assert not agent._is_replaced()
+    registry.close()
