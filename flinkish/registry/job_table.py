@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import RegistryError, UsageError, WrongState
-from flinkish.messages.codec import encode
+from flinkish.messages.launch import Launch
 from flinkish.registry import statements
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
@@ -16,9 +16,9 @@ from flinkish.registry.rows import (
     JOB_COLUMNS,
     change_of,
     column_value,
-    dump,
     job_of,
     job_values,
+    launch_value,
 )
 from flinkish.registry.schema import UNACKNOWLEDGED
 from flinkish.registry.statements import (
@@ -195,17 +195,20 @@ class JobTable(Purging):
         seen: JobRecord,
         reason: str,
         supervisor: ProcessRef | None = None,
+        *,
+        driver: ProcessRef | None = None,
+        launch: Launch | None = None,
     ) -> JobRecord:
         """Move a FAILING or ended job to RESTARTING, so that the caller may start it; return it.
 
         Of two callers that have seen the same end, only one succeeds: the job must still be as
         ``seen``, FAILING or in a final state. ``supervisor`` is the job's own supervisor, if it
-        restarts the driver.
+        restarts the driver. ``driver`` is a new driver that runs already, ``launch`` its launch.
 
         Raises JobNotFound, WrongState if the job has changed since (say, was started) or is purged,
         NameTaken if the job had ended and another unfinished job has the name that a user gave it,
-        and Superseded if another job has resumed from its state. Without ``supervisor``, raises
-        Locked if an unfinished upgrade holds the job or its name.
+        UsageError as add_job, and Superseded if another job has resumed from its state. Without
+        ``supervisor``, raises Locked if an unfinished upgrade holds the job or its name.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -220,15 +223,13 @@ class JobTable(Purging):
                     job_id=job.job_id,
                     state=job.state.value,
                 )
-            purged = why_purged(job)
-            if purged is not None:
+            if (purged := why_purged(job)) is not None:
                 raise purged
             if job.state.is_final and job.has_given_name:
                 refuse_taken(tx, job.name, job.job_id)
             if supervisor is None:
                 refuse_held(tx.rows, name=job.name if job.has_given_name else None, job=job)
-            successor = successor_row(tx.rows, job)
-            if successor is not None:
+            if (successor := successor_row(tx.rows, job)) is not None:
                 raise superseded(job, successor)
             now = self.now()
             set_fields(
@@ -238,7 +239,8 @@ class JobTable(Purging):
                     "state": JobState.RESTARTING.value,
                     "end_time": None,
                     "supervisor": column_value("supervisor", supervisor),
-                    "driver": None,
+                    "driver": column_value("driver", driver),
+                    **({} if launch is None else {"launch": launch_value(launch)}),
                     "exit_status": None,
                     "failure": None,
                     "heartbeat": now,
@@ -306,7 +308,7 @@ class JobTable(Purging):
                     state=job.state.value,
                 )
             launch = replace(job.launch, restore=replace(restore, path=path))
-            set_fields(tx, job.job_id, {"launch": dump(encode(launch))})
+            set_fields(tx, job.job_id, {"launch": launch_value(launch)})
 
         self._database.write(work)
 

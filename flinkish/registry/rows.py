@@ -98,19 +98,24 @@ def column_value(name: str, value: Any) -> Any:
 
 def job_values(job: JobRecord) -> dict[str, Any]:
     """Return the statement parameters of a whole job; UsageError for a launch of wrong types."""
-    launch = encode(job.launch)
-    try:  # one row that cannot be read back would make the whole registry unreadable
-        decode(Launch, launch)
-    except Corrupt as error:
-        raise UsageError(error.message, hint="give values of the documented types") from error
     values = {name: column_value(name, getattr(job, name)) for name in UPDATABLE}
     return values | {
         "job_id": job.job_id,
         "name": job.name,
         "state": job.state.value,
         "start_time": job.start_time,
-        "launch": dump(launch),
+        "launch": launch_value(job.launch),
     }
+
+
+def launch_value(launch: Launch) -> str | None:
+    """Return the stored form of a launch; UsageError if it is of wrong types."""
+    data = encode(launch)
+    try:  # one row that cannot be read back would make the whole registry unreadable
+        decode(Launch, data)
+    except Corrupt as error:
+        raise UsageError(error.message, hint="give values of the documented types") from error
+    return dump(data)
 
 
 @_checked("a job")

@@ -2,8 +2,8 @@
 
 A launcher that restarts a program (a pod, a task's next try) starts it with the same settings, also
 with the savepoint that it was first started from. That savepoint must not be restored again: the
-program continues where its last driver ended. Its checkpoint is in its own checkpointLocation, or
-beside that location if the location was not empty at the restore.
+program continues where its last driver ended, with the settings that it has now. Its checkpoint is
+in its own checkpointLocation, or beside that location if the location was not empty at the restore.
 """
 
 from __future__ import annotations
@@ -125,9 +125,12 @@ def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, Job
         earlier = None
     if earlier is not None and opened is not None:
         log(f"job {name} ({earlier.job_id}) goes on where its last driver ended")
-        again = opened.restart(earlier, f"started again by {launcher_name()}")
-        again = replace(again, driver=process_ref())
-        opened.update_job(again.job_id, driver=again.driver)
+        again = opened.restart(
+            earlier,
+            f"started again by {launcher_name()}",
+            driver=process_ref(),
+            launch=replace(launch, restore=launch.restore or earlier.launch.restore),
+        )
         patient = PatientRegistry(again, lambda: Registry.open(url), None, mask_secrets(url))
         patient.use(opened)
         return patient, again

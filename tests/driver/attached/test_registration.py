@@ -75,10 +75,10 @@ def attached(
     monkeypatch.setattr(registration, "open_origin", lambda *_, **__: None)
     monkeypatch.setattr(registration, "check_restorable", lambda *_: SimpleNamespace(text="ok"))
 
-    def attach(**environ: str) -> tuple[PatientRegistry, JobRecord]:
+    def attach(savepoint: bool = True, **environ: str) -> tuple[PatientRegistry, JobRecord]:
         arguments = Arguments(
             name="job",
-            savepoint=str(tmp_path / "savepoint"),
+            savepoint=str(tmp_path / "savepoint") if savepoint else None,
             keys={"registry.url": f"sqlite:///{tmp_path}/registry.db"},
         )
         environ = {"HOME": str(tmp_path), **environ}
@@ -118,4 +118,24 @@ def test_an_outage_of_the_registry_does_not_end_a_job_that_goes_on(
         outage.setattr(registry._database, "write", fail)
         assert registry.heartbeat(job.job_id, []) is JobState.RUNNING
         assert not agent._is_replaced()
+    registry.close()
+
+
+@pytest.mark.parametrize("savepoint", [True, False])
+def test_a_job_that_goes_on_has_the_settings_of_its_new_start(
+    attached: Callable[..., tuple[PatientRegistry, JobRecord]], savepoint: bool
+) -> None:
+    """Else a start that was refused for want of a consent would be refused with it too."""
+    first, job = attached()
+    ended(first, job)
+    consent = {"FLINKISH_RESTORE_ALLOW_NON_RESTORED": "true"} if savepoint else {}
+    registry, again = attached(savepoint, FLINKISH_EXECUTION_HEARTBEAT_INTERVAL="7 s", **consent)
+    assert again.job_id == job.job_id
+    assert again.launch == registry.job(job.job_id).launch
+    assert again.launch.options["execution.heartbeat.interval"] == "7 s"
+    restore, before = again.launch.restore, job.launch.restore
+    assert restore is not None
+    assert before is not None
+    assert restore.path == before.path
+    assert restore.options.allow_non_restored is savepoint
     registry.close()
