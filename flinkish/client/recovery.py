@@ -94,7 +94,7 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
         job
         for job in registry.unacknowledged()
         if is_guess(job.failure)
-        and name_of(job.launch.options) != "none"
+        and name_of(job.launch) != "none"
         and not (job.supervisor is not None and is_alive(job.supervisor))  # it restarts the job
         and here in {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
     ]

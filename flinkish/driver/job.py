@@ -207,7 +207,7 @@ def conclude(
 
 def _fail(registry: Registry, job_id: str, launch: Launch, error: FlinkishError) -> None:
     log(f"job failed: {error.message}")
-    state = failed_state(launch.options)
+    state = failed_state(launch)
     _transition(registry, job_id, state, error.message, error)
 
 

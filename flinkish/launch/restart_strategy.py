@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from flinkish.config import Config, parse_duration
 from flinkish.errors import InvalidConfiguration
+from flinkish.messages.launch import Launch
 from flinkish.registry.jobs import JobState
 
 KEY = "restart-strategy.type"
@@ -130,7 +131,7 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
             )
         return value
 
-    kind = name_of(options)
+    kind = _name_in(options)
     if kind == "fixed-delay":
         return FixedDelay(count(_FIXED + "attempts", 0), seconds(_FIXED + "delay"))
     if kind == "failure-rate":
@@ -157,21 +158,26 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
     )
 
 
-def name_of(options: Mapping[str, str]) -> str:
-    """Return the name of the strategy: none, fixed-delay, exponential-delay or failure-rate.
+def name_of(launch: Launch) -> str:
+    """Return the name of a job's strategy: none, fixed-delay, exponential-delay or failure-rate.
 
-    An unknown name is returned in lower case.
+    An unknown name is returned in lower case. A job of another launcher has none, whatever its
+    configuration says, because it has no supervisor.
     """
+    return "none" if launch.external is not None else _name_in(launch.options)
+
+
+def _name_in(options: Mapping[str, str]) -> str:
     name = (options.get(KEY) or "none").lower()
     return _SPELLINGS.get(name, name)
 
 
-def failed_state(options: Mapping[str, str]) -> JobState:
+def failed_state(launch: Launch) -> JobState:
     """Return the state in which a driver leaves its failed job.
 
     With a restart strategy it is FAILING: the job's supervisor decides what follows.
     """
-    return JobState.FAILED if name_of(options) == "none" else JobState.FAILING
+    return JobState.FAILED if name_of(launch) == "none" else JobState.FAILING
 
 
 #: Exit codes of failures that the next attempt would repeat: wrong arguments, a refused restore.

@@ -324,6 +324,6 @@ def _held(job: JobRecord, ref: ProcessRef) -> WrongState:
     else:
         text = (
             f"{who} its supervisor, process {ref.pid}, still runs: it decides whether the job is "
-            f"started again (restart strategy {name_of(job.launch.options)})"
+            f"started again (restart strategy {name_of(job.launch)})"
         )
     return WrongState(text, hint=hint, job_id=job.job_id, state=job.state.value)

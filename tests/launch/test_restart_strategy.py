@@ -13,9 +13,13 @@ from flinkish.launch.restart_strategy import (
     FailureRate,
     FixedDelay,
     Strategy,
+    failed_state,
     may_restart,
+    name_of,
     strategy_of,
 )
+from flinkish.messages.launch import ExternalLauncher, Launch
+from flinkish.registry.jobs import JobState
 
 TYPE = "restart-strategy.type"
 EXPONENTIAL = "restart-strategy.exponential-delay."
@@ -124,3 +128,19 @@ def test_what_another_attempt_can_help(
     failure: dict[str, object] | None, has_run: bool, expected: bool
 ) -> None:
     assert may_restart(failure, has_run=has_run) is expected
+
+
+@pytest.mark.parametrize(
+    ("options", "external", "name", "state"),
+    [
+        ({}, None, "none", JobState.FAILED),
+        ({TYPE: "off"}, None, "none", JobState.FAILED),
+        ({TYPE: "fixeddelay"}, None, "fixed-delay", JobState.FAILING),
+        ({TYPE: "fixed-delay"}, ExternalLauncher("python", "0.1.0"), "none", JobState.FAILED),
+    ],
+)
+def test_a_failed_job_waits_for_a_supervisor_only_if_it_has_one(
+    options: dict[str, str], external: ExternalLauncher | None, name: str, state: JobState
+) -> None:
+    launch = Launch("/app.py", options=options, external=external)
+    assert (name_of(launch), failed_state(launch)) == (name, state)

@@ -79,7 +79,7 @@ def job_document(description: JobDescription) -> JobDescriptionRecord:
         "start_time": iso_time(job.start_time),
         "end_time": known_time(job.end_time),
         "state_history": [_change(change) for change in description.history],
-        "restart_strategy": name_of(job.launch.options),
+        "restart_strategy": name_of(job.launch),
         "restarts": [
             {"time": iso_time(change.time), "reason": change.reason}
             for change in description.restarts

@@ -172,7 +172,7 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
     try:
         log(f"job failed: {error.message}" if ending is None else error.message)
         failure = error.to_record() if ending is None else None
-        state = ending or failed_state(runtime.launch.options)
+        state = ending or failed_state(runtime.launch)
         if state.is_final:  # else the supervisor decides on the requests too
             registry.abandon(job_id, error.to_record())
         registry.transition(job_id, state, error.message, failure=failure)
