@@ -43,6 +43,9 @@ class Mailbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        #: By job, the id and the start of a request whose claim may have been committed although
+        #: the registry failed.
+        self._in_doubt: dict[str, tuple[str, float]] = {}
 
     def now(self) -> float:
         """Return the time by the registry's clock, in seconds since the epoch."""
@@ -132,23 +135,34 @@ class Mailbox:
         """Claim the oldest pending request of a job; no two callers ever get the same one.
 
         A request that cannot be read, because a newer flinkish made it or its row is damaged, is
-        failed and skipped. Returns None if no readable request is pending.
+        failed and skipped. Returns None if no readable request is pending. If this raises
+        RegistryError although a request was claimed, the next call returns that request.
         """
         pending = (
             "SELECT request_id FROM flinkish_requests WHERE job_id = :id AND state = 'PENDING' "
             "ORDER BY number LIMIT 1"
         )
-        if not self._read(pending, id=job_id):  # an idle poll writes nothing
-            return None
+        taken = doubtful = self._in_doubt.pop(job_id, None)
+        if doubtful is None and not self._read(pending, id=job_id):
+            return None  # an idle poll writes nothing
 
         def work(tx: Transaction) -> Request | None:
+            nonlocal taken
             lock(tx, job_id)
+            if doubtful is not None and tx.rows(
+                "SELECT 1 AS one FROM flinkish_requests WHERE request_id = :id "
+                "AND state = 'IN_PROGRESS' AND started = :started",
+                id=doubtful[0],
+                started=doubtful[1],
+            ):
+                return _request(tx, doubtful[0])
             while rows := tx.rows(pending, id=job_id):
+                taken = rows[0]["request_id"], self.now()
                 tx.execute(
                     "UPDATE flinkish_requests SET state = 'IN_PROGRESS', started = :now "
                     "WHERE request_id = :id",
-                    now=self.now(),
-                    id=rows[0]["request_id"],
+                    now=taken[1],
+                    id=taken[0],
                 )
                 try:
                     return _request(tx, rows[0]["request_id"])
@@ -162,7 +176,12 @@ class Mailbox:
                     )
             return None
 
-        return self._database.write(work)
+        try:
+            return self._database.write(work)
+        except RegistryError:
+            if taken is not None:
+                self._in_doubt[job_id] = taken
+            raise
 
     def progress(self, request_id: str, progress: Mapping[str, Any]) -> bool:
         """Record the progress of a claimed request.

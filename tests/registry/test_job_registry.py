@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,7 @@ from flinkish.messages.requests import (
 )
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeState
+from flinkish.registry.database import Transaction
 from flinkish.registry.in_use import savepoints_in_use
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
@@ -470,6 +472,46 @@ def test_requests_are_claimed_in_order(registry: Registry, make_job: MakeJob) ->
     claimed = [registry.claim(job.job_id) for _ in range(6)]
     assert [c.arguments.target for c in claimed if c] == list("01234")
     assert claimed[5] is None
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_request_is_served_although_the_answer_to_its_claim_was_lost(
+    registry: Registry,
+    make_job: MakeJob,
+    monkeypatch: pytest.MonkeyPatch,
+    is_committed: bool,
+) -> None:
+    """A request that nobody serves would also keep every later stop from being asked for."""
+    job = make_job()
+    registry.add_job(job)
+    sent = [
+        registry.submit(job.job_id, kind, SavepointArguments("/sp"))
+        for kind in (RequestKind.SAVEPOINT, RequestKind.STOP)
+    ]
+    write = registry._database.write
+
+    def lost(work: Callable[[Transaction], Any]) -> Any:
+        def broken(tx: Transaction) -> Any:
+            work(tx)
+            if not is_committed:
+                raise RegistryError("the connection was lost")
+
+        write(broken)
+        raise RegistryError("the connection was lost during a commit")
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(registry._database, "write", lost)
+            with pytest.raises(RegistryError, match="was lost"):
+                registry.claim(job.job_id)
+        state = registry.request(sent[0].request_id).state
+        assert (state is RequestState.IN_PROGRESS) is is_committed
+    claimed = [registry.claim(job.job_id) for _ in range(3)]
+    assert [c.request_id if c else None for c in claimed] == [
+        sent[0].request_id,
+        sent[1].request_id,
+        None,
+    ]
 
 
 def test_a_job_is_ended_once(registry: Registry, make_job: MakeJob) -> None:
