@@ -59,8 +59,8 @@ class OutOfReach(Database):
 class PatientRegistry(Registry):
     """A registry for one job, which waits for its database.
 
-    ``reach`` opens the registry. ``register`` records the job in the registry, once; it is None if
-    the registry has the job already.
+    ``reach`` opens the registry. ``register`` records the job in the registry, and is repeated when
+    it raises RegistryError; it is None if the registry has the job already.
     """
 
     def __init__(

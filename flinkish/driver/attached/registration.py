@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from flinkish import __version__, storage
@@ -21,7 +22,7 @@ from flinkish.driver.attached.request import AttachRequest
 from flinkish.driver.connect.spec_program import specification_of
 from flinkish.driver.log import log
 from flinkish.driver.requests.agent import GATEWAY
-from flinkish.errors import Locked, RegistryError
+from flinkish.errors import JobNotFound, Locked, RegistryError
 from flinkish.launch import launcher
 from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.launch.secret_settings import without_secrets
@@ -144,9 +145,13 @@ def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, Job
         job, lambda: Registry.open(url), lambda to: _register(to, job), mask_secrets(url)
     )
     if opened is not None:
-        patient.use(opened)
-    else:
-        patient.connect()  # the registry has just failed, so the program does not wait
+        try:
+            patient.use(opened)
+            return patient, job
+        except RegistryError:
+            if asked.restore is not None or opened.read_only is not None:
+                raise
+    patient.connect()  # the registry has just failed, so the program does not wait
     return patient, job
 
 
@@ -179,12 +184,18 @@ def _launch(asked: AttachRequest) -> Launch:
 
 
 def _register(registry: Registry, job: JobRecord) -> None:
-    registry.add_job(job)
-    others = [
-        each
-        for each in registry.jobs(name=job.name)
-        if not each.state.is_final and each.job_id != job.job_id
-    ]
+    """Record a job, unless an attempt whose answer was lost has recorded it; may be repeated."""
+    try:
+        Registry.job(registry, job.job_id)  # a PatientRegistry would give the job that it is to add
+    except JobNotFound:
+        registry.add_job(job)
+    others: list[JobRecord] = []
+    with suppress(RegistryError):  # a row of another job may be damaged
+        others = [
+            each
+            for each in registry.jobs(name=job.name)
+            if not each.state.is_final and each.job_id != job.job_id
+        ]
     if job.launch.named and others:
         log(
             f"job {others[-1].job_id}, which is {others[-1].state.value}, has the name {job.name} "

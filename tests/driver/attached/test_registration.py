@@ -20,6 +20,7 @@ from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
+from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 
 EXTERNAL = ExternalLauncher("python", "0.1.0")
@@ -138,4 +139,30 @@ def test_a_job_that_goes_on_has_the_settings_of_its_new_start(
     assert before is not None
     assert restore.path == before.path
     assert restore.options.allow_non_restored is savepoint
+    registry.close()
+
+
+@pytest.mark.parametrize("lost", ["add_job", "jobs"])
+def test_a_job_is_registered_although_an_answer_is_lost_meanwhile(
+    attached: Callable[..., tuple[PatientRegistry, JobRecord]],
+    monkeypatch: pytest.MonkeyPatch,
+    lost: str,
+) -> None:
+    """Else the queries of a program would run, but nobody could control them."""
+    original = getattr(Registry, lost)
+    answers = iter([RegistryError("the connection was lost during a commit")])
+
+    def call(registry: Registry, *args: Any, **more: Any) -> Any:
+        result = original(registry, *args, **more)
+        if isinstance(registry, PatientRegistry):
+            for error in answers:
+                raise error
+        return result
+
+    monkeypatch.setattr(Registry, lost, call)
+    registry, job = attached(savepoint=False)
+    assert next(answers, None) is None
+    assert registry.settle(60)
+    registry.transition(job.job_id, JobState.CREATED)
+    assert Registry.job(registry, job.job_id).state is JobState.CREATED
     registry.close()
