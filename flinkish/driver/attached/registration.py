@@ -184,11 +184,12 @@ def _launch(asked: AttachRequest) -> Launch:
 
 
 def _register(registry: Registry, job: JobRecord) -> None:
-    """Record a job, unless an attempt whose answer was lost has recorded it; may be repeated."""
+    """Record a job, its start by the registry's clock, unless a lost attempt has recorded it."""
     try:
         Registry.job(registry, job.job_id)  # a PatientRegistry would give the job that it is to add
     except JobNotFound:
-        registry.add_job(job)
+        since_start = time.time() - job.start_time
+        registry.add_job(replace(job, start_time=registry.now() - since_start))
     others: list[JobRecord] = []
     with suppress(RegistryError):  # a row of another job may be damaged
         others = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.sqlite import SqliteDatabase
 
 EXTERNAL = ExternalLauncher("python", "0.1.0")
 PLAIN = Launch("/app.py", external=EXTERNAL, named=True)
@@ -165,4 +167,28 @@ def test_a_job_is_registered_although_an_answer_is_lost_meanwhile(
     assert registry.settle(60)
     registry.transition(job.job_id, JobState.CREATED)
     assert Registry.job(registry, job.job_id).state is JobState.CREATED
+    registry.close()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_start_is_recorded_by_the_clock_of_the_registry(
+    attached: Callable[..., tuple[PatientRegistry, JobRecord]],
+    monkeypatch: pytest.MonkeyPatch,
+    is_late: bool,
+) -> None:
+    """Else a job would seem to have started before the end of the job that it continues."""
+    original = Registry.open
+    failures = iter([RegistryError("nobody answers")] if is_late else [])
+
+    def open_registry(url: str) -> Registry:
+        for error in failures:
+            raise error
+        return original(url)
+
+    monkeypatch.setattr(Registry, "open", open_registry)
+    monkeypatch.setattr(SqliteDatabase, "now", lambda _: time.time() + 1000.0)
+    begun = time.time()
+    registry, job = attached(savepoint=False)
+    assert registry.settle(60)
+    assert Registry.job(registry, job.job_id).start_time >= begun + 1000.0
     registry.close()
