@@ -7,6 +7,7 @@ query does not continue after a failed ``stop``, and it cannot be drained.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -32,6 +33,9 @@ _FORMATS = {
     "KafkaTable": "kafka",
     "DeltaSink": "delta",
 }
+
+#: What Spark names the checkpoint of a query that has none (``Utils.createTempDir``).
+_TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/?\Z")
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,15 @@ def _why_not(handle: Any) -> str | None:
     execution = spark_jvm.stream_execution(handle._jsq)
     if str(execution.getClass().getSimpleName()) == "ContinuousExecution":
         return "it uses a continuous trigger, which commits no batches"
-    if "/temporary-" in spark_jvm.checkpoint_root(handle._jsq):
+    if is_temporary(spark_jvm.checkpoint_root(handle._jsq)):
         return "its temporary checkpoint is deleted by Spark: give the query a checkpointLocation"
     problem = why_not_savepointable(facts_of_running(execution))
     return None if problem is None else problem.message
+
+
+def is_temporary(root: str) -> bool:
+    """Return whether a query's checkpoint is one that Spark makes and deletes. Pure."""
+    return _TEMPORARY.search(root) is not None
 
 
 def _managed(name: str, handle: Any, session: Any, planning: Planning) -> ManagedQuery:

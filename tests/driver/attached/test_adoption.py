@@ -14,7 +14,7 @@ from py4j.clientserver import ClientServerConnection
 
 from flinkish import uid
 from flinkish.driver.attached import attachment
-from flinkish.driver.attached.adoption import names_of, trigger_of
+from flinkish.driver.attached.adoption import is_temporary, names_of, trigger_of
 from flinkish.driver.attached.attachment import attach
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.job_runtime import Runtime
@@ -46,6 +46,19 @@ from flinkish.savepoint.format.reader import describe, open_savepoint
 )
 def test_a_trigger_is_read_from_its_name(text: str, trigger: dict[str, Any]) -> None:
     assert trigger_of(text) == trigger
+
+
+@pytest.mark.parametrize(
+    ("root", "expected"),
+    [
+        ("file:/tmp/temporary-0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0", True),
+        ("file:///data/temporary-orders/ck", False),
+        ("s3a://bucket/temporary-v2", False),
+        ("file:/tmp/temporary-0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0/ck", False),
+    ],
+)
+def test_only_a_checkpoint_that_spark_deletes_is_temporary(root: str, expected: bool) -> None:
+    assert is_temporary(root) is expected
 
 
 @pytest.mark.parametrize(
