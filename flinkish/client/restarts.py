@@ -10,6 +10,7 @@ from flinkish.client.program import asked_partitions, find_spark, pinned, with_s
 from flinkish.client.restart_plan import (
     NO_CHANGES,
     Restart,
+    check_alone,
     check_ended,
     check_name_free,
     check_ours,
@@ -42,10 +43,10 @@ def restart(
     """Start an ended job again in place, or its program as a new job from a savepoint.
 
     If ``changes`` names another Spark, master or Python, a new job starts, by default from the
-    savepoint that the job was stopped with (WrongState if there is none). Parameters and errors are
-    those of :func:`.plan_restart`, :func:`carry_out` and :func:`restart_from`, and UsageError for
-    ``options`` without a savepoint. With ``wait`` the function returns once the job runs, see
-    :func:`.waiting.wait_until_started`.
+    savepoint that the job was stopped with (WrongState if there is none, or if another job has
+    continued from there). Parameters and errors are those of :func:`.plan_restart`,
+    :func:`carry_out` and :func:`restart_from`, and UsageError for ``options`` without a savepoint.
+    With ``wait`` the function returns once the job runs, see :func:`.waiting.wait_until_started`.
     """
     if savepoint is None and _is_another(changes):
         savepoint = _own_savepoint(context, check_ended(context, job))
@@ -80,7 +81,11 @@ def _is_another(changes: Program) -> bool:
 
 
 def _own_savepoint(context: Context, job: JobRecord) -> str:
-    """Return the savepoint that a job was stopped with; WrongState without one."""
+    """Return the savepoint that a job was stopped with, and that no other job has continued.
+
+    Raises WrongState without one, and the errors of :func:`.restart_plan.check_alone`.
+    """
+    check_alone(context.registry, job)
     request = _ended_by(context.registry, job)
     if request is None or request.result is None or request.result.savepoint is None:
         raise WrongState(

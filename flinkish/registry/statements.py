@@ -279,9 +279,9 @@ def _started_from(
 def superseded(job: JobRecord, successor: JobRecord) -> Superseded:
     """Return the error for a job that another one has continued."""
     return Superseded(
-        f"job {job.name} ({job.job_id}) cannot be started again in place: job {successor.name} "
+        f"job {job.name} ({job.job_id}) cannot go on from where it ended: job {successor.name} "
         f"({successor.job_id}), which is {successor.state.value}, has resumed from its state",
-        hint=f"start job {successor.job_id} again, or start this job from a savepoint; see: "
+        hint=f"start job {successor.job_id} again, or name a savepoint for this job; see: "
         f"flinkish status {successor.job_id}",
         job_id=successor.job_id,
         state=successor.state.value,

@@ -19,7 +19,9 @@ from flinkish.client.context import Context
 from flinkish.client.together import newest_together, restart_all
 from flinkish.config import Config
 from flinkish.errors import FlinkishError
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
@@ -154,6 +156,23 @@ def stopped(cli: Command, *digits: str) -> None:
             registry.record_request(stop)
 
 
+def went_on(cli: Command, place: str = "/gone", batch: int | None = None) -> str:
+    """Add a job that went on from the savepoint of the job "a" of :func:`stopped`, and ended."""
+    saved = SavepointSummary("/no/such", "a" * 32, 1.0, "native", bytes=1, files=1, duration=0.1)
+    launch = Launch(
+        str(cli.program), spark_home=str(cli.spark_home), restore=RestoreSpec(saved.path)
+    )
+    plan = RestorePlan(queries=(QueryRow("q", origin="q", from_batch=3, batch_id=3),))
+    query = QueryStatus("q", "i", "r", place, batch_id=batch, plan=plan)
+    with cli.registry() as registry:
+        registry.add_savepoint(saved)
+        job = JobRecord("b" * 32, "later", JobState.RUNNING, registry.now(), launch)
+        registry.add_job(job)
+        registry.heartbeat(job.job_id, [query])
+        registry.transition(job.job_id, JobState.CANCELED)
+    return job.job_id
+
+
 def test_what_is_not_started_is_told_before_the_others_are_waited_for(
     cli: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +262,19 @@ def test_another_spark_for_one_job_starts_from_its_savepoint(cli: Command, tmp_p
     refused = cli("restart", new, "--json", *changes)
     assert refused.code == 13
     assert "did not end with a savepoint" in refused.error()["message"]
+
+
+def test_another_spark_is_no_reason_to_go_back_to_a_savepoint_that_another_job_has_continued(
+    cli: Command,
+) -> None:
+    stopped(cli, "a")
+    later = went_on(cli)
+    words = ("restart", "a" * 32, "--dry-run", "--json", "-m", "local[1]")
+    refused = cli(*words)
+    assert refused.code == 13
+    assert f"job later ({later}), which is CANCELED, has resumed" in refused.error()["message"]
+    named = cli(*words, "--from", "/no/such")
+    assert named.error()["id"] == "savepoint-not-found", "that it goes back there is what was asked"
 
 
 @pytest.mark.parametrize(
