@@ -37,6 +37,7 @@ from flinkish.errors import (
     from_record,
 )
 from flinkish.messages.launch import Program
+from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointArguments
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.job_registry import Registry, new_request_id
@@ -289,10 +290,19 @@ def _begun(
 
 
 def _has_committed(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job has committed a batch of its own, after those that it began with."""
+    """Return whether a job has committed a batch of its own, after those that it began with.
+
+    The log of a checkpoint may be gone, or on another host, so what the job has reported counts
+    too. Raises StorageError if that does not tell, and a log cannot be reached.
+    """
     queries = registry.queries(job.job_id)
-    pairs = ((newest_committed_batch(query.checkpoint_dir), query) for query in queries)
-    return any(newest is not None and newest >= query.first_batch for newest, query in pairs)
+    if any(_is_own(query, query.batch_id) for query in queries):
+        return True
+    return any(_is_own(query, newest_committed_batch(query.checkpoint_dir)) for query in queries)
+
+
+def _is_own(query: QueryStatus, batch: int | None) -> bool:
+    return batch is not None and batch >= query.first_batch
 
 
 def _gone_on(successor: JobRecord) -> WrongState:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
 from flinkish.client.context import Context
 from flinkish.client.requests import warnings_of
@@ -41,6 +40,7 @@ from flinkish.registry.jobs import (
     RequestKind,
 )
 from flinkish.registry.waiting import wait_job
+from flinkish.restore.plan.query_id import newest_batch
 from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.steps import after, after_failure, brought_back, lacking, until_healthy
 
@@ -167,7 +167,7 @@ class Execution:
             wait_until_gone(self._registry, job)
             self._registry.acknowledge([job.job_id])
             for query in self._registry.queries(job.job_id):
-                newest = newest_committed_batch(query.checkpoint_dir)
+                newest = newest_batch(query)
                 if newest is not None and newest >= query.first_batch:
                     committed[query.name] = (query.first_batch, newest)
         # A new program that could not be started has no job, and no log.

@@ -164,6 +164,20 @@ def test_a_program_that_is_not(
     assert context.registry.unacknowledged() == [], "this command has told it"
 
 
+def test_what_a_program_had_committed_is_known_although_its_checkpoint_is_gone(
+    cli: Command, context: Context
+) -> None:
+    job = JobRecord("b" * 32, "rides", JobState.RUNNING, 1.0, Launch("/a.py"))
+    registry = context.writable_registry
+    registry.add_job(job)
+    registry.heartbeat(job.job_id, [QueryStatus("q", "i", "r", "/gone", batch_id=4)])
+    registry.transition(job.job_id, JobState.FAILED)
+    upgrade = replace(UPGRADE, upgrade_id=ID, state=UpgradeState.ENDING, new_job_id=job.job_id)
+    execution = begun(context, upgrade, InPlaceUpgrade)
+    execution._end()
+    assert execution.upgrade.committed == {"q": (0, 4)}
+
+
 def test_a_job_that_cannot_be_saved_goes_on(cli: Command, context: Context) -> None:
     upgrade = new(cli, context, "serve")
     cli.ok("cancel", upgrade.job_id)

@@ -231,11 +231,12 @@ def test_a_job_that_has_gone_on_is_not_started_again(cli: Command, has_committed
     cli.ok(*STOP)
     (restarted,) = cli.ok(*RESTART).json()["restarted"]
     new = restarted["new_job_id"]
-    if has_committed:
-        with cli.registry() as registry:
-            (query,) = registry.queries(new)
-        make_checkpoint(Path(query.checkpoint_dir))
     cli.ok("cancel", new)
+    with cli.registry() as registry:
+        (query,) = registry.queries(new)
+        registry.heartbeat(new, [replace(query, batch_id=None)])  # only its log can tell
+    if has_committed:
+        make_checkpoint(Path(query.checkpoint_dir))
     document = cli(*RESTART).json()
     if has_committed:
         (failed,) = document["failed"]
@@ -244,6 +245,26 @@ def test_a_job_that_has_gone_on_is_not_started_again(cli: Command, has_committed
         assert "the savepoint that this job was stopped with" in failed["error"]["message"]
     else:
         assert names(document["restarted"]) == ["rides"]
+
+
+@pytest.mark.parametrize(
+    ("place", "batch", "error"),
+    [
+        ("/gone", None, "savepoint-not-found"),
+        ("/gone", 3, "savepoint-not-found"),
+        ("/gone", 4, "wrong-state"),
+        ("unknown://gone", 3, "storage"),
+        ("unknown://gone", 4, "wrong-state"),
+    ],
+)
+def test_a_job_whose_checkpoint_is_gone_has_gone_on_by_what_it_reported(
+    cli: Command, place: str, batch: int | None, error: str
+) -> None:
+    """Or its checkpoint is on another host, or cannot be reached; it began with batch 3."""
+    stopped(cli, "a")
+    went_on(cli, place, batch)
+    (failed,) = cli(*RESTART, "--dry-run").json()["failed"]
+    assert failed["error"]["id"] == error
 
 
 def test_another_spark_for_one_job_starts_from_its_savepoint(cli: Command, tmp_path: Path) -> None:
