@@ -75,7 +75,7 @@ def _check_newest(context: Context, standing: Standing) -> None:
     """Raise Superseded if a job of another name has continued from the run."""
     job, registry = standing.job, context.registry
     for query in standing.queries:
-        committed = standing.committed[query.name]
+        committed = newest_batch(query)  # also if its checkpoint is gone
         for other, status in registry.find_query(query.query_id):
             if other.name == job.name:
                 continue

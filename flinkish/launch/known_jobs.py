@@ -112,6 +112,8 @@ def _is_as_restored(query: QueryStatus, committed: int | None) -> bool:
     restored = query.restored_batch
     # A batch that was planned in the savepoint is planned in the new checkpoint from the start.
     possible = (None,) if restored is None else (restored, restored + 1)
+    if query.batch_id not in (None, restored):  # reported, and its checkpoint may be gone
+        return False
     return committed == restored and _planned(query) in possible
 
 

@@ -149,6 +149,12 @@ def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None
         with pytest.raises(Superseded, match=f"job re named \\({moved}\\)") as refused:
             run_to_resume(context, "cron")
         assert "--name 're named' --resume" in refused.value.hint
+        (query,) = registry.queries(newest)
+        registry.heartbeat(newest, [replace(query, batch_id=7)])
+        shutil.rmtree(query.checkpoint_dir)
+        found = run_to_resume(context, "cron")
+        assert found is not None
+        assert found.job_id == newest, "it was ahead, although its checkpoint is gone"
 
 
 def test_a_running_job_that_has_committed_nothing_is_named_without_a_batch(
@@ -189,6 +195,11 @@ def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
         found = run_to_resume(context, "cron")
         assert found is not None
         assert found.job_id == ran, "it had a batch of its own"
+        gone = jobs.ran("e", "cron", 2, restore=savepoint, began=False)
+        shutil.rmtree(registry.queries(gone)[0].checkpoint_dir)
+        found = run_to_resume(context, "cron")
+        assert found is not None
+        assert found.job_id == gone, "it had batches of its own, although its checkpoint is gone"
 
 
 def test_a_run_that_was_resumed_is_not_the_newest_because_of_a_clock() -> None:
