@@ -26,7 +26,7 @@ from flinkish.errors import JobNotFound, Locked, RegistryError
 from flinkish.launch import launcher
 from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.launch.secret_settings import without_secrets
-from flinkish.messages.launch import ExternalLauncher, Launch
+from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
@@ -56,6 +56,14 @@ def goes_on_from(jobs: Sequence[JobRecord], launch: Launch) -> JobRecord | None:
             return job
         return None
     return None
+
+
+def _restore_of(launch: Launch, earlier: JobRecord) -> RestoreSpec | None:
+    """Return the restore that a job which goes on began with, with the options it has now."""
+    began, now = earlier.launch.restore, launch.restore
+    if began is None or now is None:
+        return began
+    return replace(now, path=began.path, job=began.job)
 
 
 def _named(launch: Launch) -> str:
@@ -130,7 +138,7 @@ def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, Job
             earlier,
             f"started again by {launcher_name()}",
             driver=process_ref(),
-            launch=replace(launch, restore=launch.restore or earlier.launch.restore),
+            launch=replace(launch, restore=_restore_of(launch, earlier)),
         )
         patient = PatientRegistry(again, lambda: Registry.open(url), None, mask_secrets(url))
         patient.use(opened)

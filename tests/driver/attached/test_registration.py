@@ -144,6 +144,21 @@ def test_a_job_that_goes_on_has_the_settings_of_its_new_start(
     registry.close()
 
 
+def test_a_job_that_goes_on_began_with_what_a_link_named_then(
+    attached: Callable[..., tuple[PatientRegistry, JobRecord]], tmp_path: Path
+) -> None:
+    link = tmp_path / "savepoint"
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "_metadata").touch()
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / number)
+        registry, job = attached()
+        assert job.launch.restore is not None
+        assert job.launch.restore.path == str(tmp_path / "1")
+        ended(registry, job)
+
+
 @pytest.mark.parametrize("lost", ["add_job", "jobs"])
 def test_a_job_is_registered_although_an_answer_is_lost_meanwhile(
     attached: Callable[..., tuple[PatientRegistry, JobRecord]],
