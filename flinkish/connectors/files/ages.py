@@ -176,8 +176,19 @@ def archive_to_list(own: str | None, saved: str | None) -> str | None:
 def with_cleaned(
     row: SourcePlan, source: NewSource, reading: FileReading, options: RestoreOptions
 ) -> SourcePlan:
-    """Return the row with the consequences for files that another run may have read and cleaned."""
+    """Return the row with the consequences for files that another run may have read and cleaned.
+
+    A fork runs alongside the job, so files that the fork removes may be new to the job.
+    """
     cleaned = reading.cleaned
+    mode = clean_mode(source.options) if options.fork and not row.elsewhere else None
+    if mode is not None and not row.blocks:
+        text = (
+            f"the fork {mode}s files below {reading.path} that it has read (cleanSource={mode}), "
+            "so the job that it is a fork of never reads them"
+        )
+        advice, agreed = "start the fork with cleanSource=off", options.accept_lost_rows
+        row = _asked(row, source, "files-cleaned", text, advice, ACCEPT_LOST_ROWS, agreed=agreed)
     if cleaned is None or row.blocks:
         return row
     if cleaned.archived:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,30 @@ def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> N
         RestoreOutcome.WARNING,
     )
     assert "in /home, which this program does not name" in check.text
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "elsewhere", "verdict"),
+    [
+        ("delete", RestoreOptions(fork=True), False, "consent-needed"),
+        ("Archive", RestoreOptions(fork=True), False, "consent-needed"),
+        ("delete", RestoreOptions(fork=True, accept_lost_rows=True), False, "as-is"),
+        ("delete", RestoreOptions(fork=True), True, "as-is"),  # other files than the job's
+        ("off", RestoreOptions(fork=True), False, "as-is"),
+        ("delete", NO_OPTIONS, False, "as-is"),
+    ],
+)
+def test_a_fork_that_removes_the_input_of_its_job_needs_consent(
+    mode: str, options: RestoreOptions, elsewhere: bool, verdict: str
+) -> None:
+    new = replace(reads(IN), options={"cleanSource": mode})
+    row = FILES.judge(
+        replace(SAME, new=new, elsewhere=elsewhere), FileReading("in", files=1), None, options
+    )
+    assert row.verdict == verdict
+    assert [check.id for check in row.checks] == ["files-cleaned"] * options.accept_lost_rows
+    if verdict != "as-is":
+        assert (row.reason, "never reads them" in row.text) == ("files-cleaned", True)
 
 
 @pytest.mark.parametrize(
