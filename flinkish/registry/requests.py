@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from flinkish.errors import (
-    Locked,
     RegistryError,
     RequestNotFound,
     UnsupportedFormat,
@@ -20,7 +19,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.messages.codec import encode
-from flinkish.messages.requests import Arguments, CancelArguments, RequestResult
+from flinkish.messages.requests import Arguments, RequestResult
 from flinkish.registry import statements
 from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
@@ -32,7 +31,7 @@ from flinkish.registry.rows import (
     request_values,
     settled_values,
 )
-from flinkish.registry.statements import lock, locked
+from flinkish.registry.statements import is_plain_cancel, lock, locked, refuse_second
 
 _ENDING = (RequestKind.STOP, RequestKind.CANCEL)
 _UNFINISHED = "('PENDING', 'IN_PROGRESS')"
@@ -79,12 +78,12 @@ class Mailbox:
                 raise WrongState(
                     f"cannot {what} job {job.name} ({job.job_id}): it has already reached "
                     f"the terminal state {job.state.value}",
-                    hint=_instead(job, plain_cancel=_is_plain_cancel(arguments)),
+                    hint=_instead(job, plain_cancel=is_plain_cancel(arguments)),
                     job_id=job.job_id,
                     state=job.state.value,
                 )
             if kind in _ENDING:
-                _refuse_second(tx, job, plain_cancel=_is_plain_cancel(arguments))
+                refuse_second(tx, job, plain_cancel=is_plain_cancel(arguments))
             number = tx.rows(
                 "SELECT COALESCE(MAX(number), 0) + 1 AS next FROM flinkish_requests "
                 "WHERE job_id = :id",
@@ -278,7 +277,7 @@ class Mailbox:
             f"AND kind = 'cancel' AND state IN {_UNFINISHED} ORDER BY number",
             id=job_id,
         )
-        cancels = (row["request_id"] for row in rows if _is_plain_cancel(arguments_of(row)))
+        cancels = (row["request_id"] for row in rows if is_plain_cancel(arguments_of(row)))
         return next(cancels, None)
 
     def stops_together(self) -> list[Request]:
@@ -325,35 +324,11 @@ def new_request_id() -> str:
     return os.urandom(16).hex()
 
 
-def _is_plain_cancel(arguments: Arguments) -> bool:
-    return isinstance(arguments, CancelArguments) and arguments.savepoint is None
-
-
 def _instead(job: JobRecord, *, plain_cancel: bool) -> str:
     """Return the hint for a request to a job that has already ended."""
     if plain_cancel:
         return "see what is running with: flinkish list"
     return f"take a savepoint of its checkpoints with: flinkish savepoint {job.job_id} TARGET"
-
-
-def _refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> None:
-    rows = tx.rows(
-        f"SELECT request_id, kind, arguments FROM flinkish_requests WHERE job_id = :id "
-        f"AND state IN {_UNFINISHED} AND kind IN ('stop', 'cancel') ORDER BY number",
-        id=job.job_id,
-    )
-    if plain_cancel:
-        # It overrides requests that wait for a savepoint; only another plain cancel conflicts.
-        rows = [row for row in rows if _is_plain_cancel(arguments_of(row))]
-    if rows:
-        first = rows[0]
-        raise Locked(
-            f"job {job.name} ({job.job_id}) is already being ended by the {first['kind']} request "
-            f"{first['request_id']}",
-            hint=f"follow that request with: flinkish request wait {first['request_id']}",
-            job_id=job.job_id,
-            request_id=first["request_id"],
-        )
 
 
 def _request(tx: Transaction, request_id: str) -> Request:

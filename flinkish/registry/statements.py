@@ -12,15 +12,17 @@ from flinkish.errors import (
     DriverLost,
     FlinkishError,
     JobNotFound,
+    Locked,
     NameTaken,
     Superseded,
     UsageError,
     WrongState,
 )
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.requests import Arguments, CancelArguments
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState
-from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, job_of
+from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, arguments_of, job_of
 from flinkish.units import first_of
 
 ID_LENGTH = 32
@@ -317,3 +319,29 @@ def in_lists(job_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
     for start in range(0, len(ids), _CHUNK):
         values = {f"j{i}": job_id for i, job_id in enumerate(ids[start : start + _CHUNK])}
         yield ", ".join(":" + mark for mark in values), values
+
+
+def is_plain_cancel(arguments: Arguments) -> bool:
+    """Return whether a request is a cancel without a savepoint. Pure."""
+    return isinstance(arguments, CancelArguments) and arguments.savepoint is None
+
+
+def refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> None:
+    """Raise Locked if a stop or cancel, which this one does not override, has no result yet."""
+    rows = tx.rows(
+        "SELECT request_id, kind, arguments FROM flinkish_requests WHERE job_id = :id "
+        "AND state IN ('PENDING', 'IN_PROGRESS') AND kind IN ('stop', 'cancel') ORDER BY number",
+        id=job.job_id,
+    )
+    if plain_cancel:
+        # It overrides requests that wait for a savepoint; only another plain cancel conflicts.
+        rows = [row for row in rows if is_plain_cancel(arguments_of(row))]
+    if rows:
+        first = rows[0]
+        raise Locked(
+            f"job {job.name} ({job.job_id}) is already being ended by the {first['kind']} request "
+            f"{first['request_id']}",
+            hint=f"follow that request with: flinkish request wait {first['request_id']}",
+            job_id=job.job_id,
+            request_id=first["request_id"],
+        )
