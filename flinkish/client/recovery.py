@@ -10,7 +10,7 @@ from flinkish.client.context import Context
 from flinkish.client.restart_plan import Restart, plan_restart
 from flinkish.client.restarts import carry_out
 from flinkish.errors import FlinkishError
-from flinkish.launch.restart_strategy import name_of
+from flinkish.launch.restart_strategy import name_in
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.statements import is_guess
@@ -94,7 +94,7 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
         job
         for job in registry.unacknowledged()
         if is_guess(job.failure)
-        and name_of(job.launch) != "none"
+        and name_in(job.launch.options) != "none"  # also of another launcher: that is refused
         and not (job.supervisor is not None and is_alive(job.supervisor))  # it restarts the job
         and here in {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
     ]

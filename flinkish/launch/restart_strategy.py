@@ -131,7 +131,7 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
             )
         return value
 
-    kind = _name_in(options)
+    kind = name_in(options)
     if kind == "fixed-delay":
         return FixedDelay(count(_FIXED + "attempts", 0), seconds(_FIXED + "delay"))
     if kind == "failure-rate":
@@ -164,10 +164,11 @@ def name_of(launch: Launch) -> str:
     An unknown name is returned in lower case. A job of another launcher has none, whatever its
     configuration says, because it has no supervisor.
     """
-    return "none" if launch.external is not None else _name_in(launch.options)
+    return "none" if launch.external is not None else name_in(launch.options)
 
 
-def _name_in(options: Mapping[str, str]) -> str:
+def name_in(options: Mapping[str, str]) -> str:
+    """Return the name of the strategy that a configuration has, for whatever job."""
     name = (options.get(KEY) or "none").lower()
     return _SPELLINGS.get(name, name)
 

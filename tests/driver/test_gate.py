@@ -526,6 +526,7 @@ def test_the_reason_for_which_queries_are_ended_is_the_one_that_is_said(
     query: Any = SimpleNamespace(name="q", run_id="r", jsq=None, quiesced=False, gateway_jvm=None)
     runtime._gate.add(query)
     monkeypatch.setattr(spark_jvm, "has_ended", lambda _: False)
+    monkeypatch.setattr(spark_jvm, "error_of", lambda _: None)
     monkeypatch.setattr(job_session, "quiesce", lambda *_: None)
     runtime.end_queries(why)
     said = capsys.readouterr().err

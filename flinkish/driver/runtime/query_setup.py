@@ -265,10 +265,10 @@ class Preparer:
             refusal = _refuse_second(name, first, own)
             if refusal is not None:
                 raise refusal
-            if newest is not None:
-                # The program starts the query again. The query continues from the restored
-                # checkpoint, not from that of the original job at the program's own location.
-                again = replace(prepared, location=restored_at, plan=newest.plan)
+            if newest is not None or self._restorer is None:
+                # The query starts again: from the restored checkpoint, not at its own location.
+                plan = None if newest is None else newest.plan
+                again = replace(prepared, location=restored_at, plan=plan)
                 return self._continued(again, _meanings(newest))
         if self._lost is not None and restored_at is None and newest is None:
             lost = self._lost.refusal(name)

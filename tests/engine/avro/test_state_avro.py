@@ -324,7 +324,7 @@ def test_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(CannotEncode, match=reason):
             written(key, None, (bad, None))
-    with pytest.raises(CannotEncode, match="not as many rows"):
+    with pytest.raises(CannotEncode, match="differ in their rows"):
         written(key, key, (good, good.slice(1)))
     with pytest.raises(ValueError, match="unsupported Avro codec lzma"):
         written(key, None, codec="lzma")
