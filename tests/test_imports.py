@@ -59,7 +59,8 @@ ALLOWED: dict[str, frozenset[str]] = {
         "log_lines": "",
         "launch": "connectors registry savepoint compat checkpoint operators storage errors config "
         "messages log_lines",
-        "registry": "checkpoint operators errors config units messages log_lines annotations",
+        "registry": "checkpoint operators storage errors config units messages log_lines "
+        "annotations",
         "restore": "connectors savepoint compat checkpoint operators engine state storage errors "
         "config units messages",
         "savepoint": "checkpoint operators engine state storage avro errors config units messages "

@@ -345,10 +345,9 @@ def _known_of(context: Context, path: str) -> tuple[str | None, list[str]]:
     If the registry cannot be read, return None and no paths, and warn.
     """
     from flinkish.registry.in_use import savepoints_in_use
-    from flinkish.savepoint.directory.places import place_keys
-    from flinkish.savepoint.format.metadata import FILE_NAME
+    from flinkish.savepoint.directory.places import place_keys, savepoint_meant
 
-    keys = place_keys(path.removesuffix(f"/{FILE_NAME}"))
+    keys = place_keys(savepoint_meant(path))
     try:
         in_use = savepoints_in_use(context.registry)
     except RegistryError as error:

@@ -21,7 +21,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_first, resumed_runs, taken_by, was_held
-from flinkish.registry.statements import without_links
+from flinkish.registry.statements import one_place
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _protected(
         for path in (upgrade.savepoint, upgrade.old_savepoint, upgrade.restore.path):
             if path:
                 yield path, f"upgrade {upgrade.upgrade_id[:6]} is not finished"
-    recorded = {without_links(savepoint.path) for savepoint in savepoints}
+    recorded = {one_place(savepoint.path) for savepoint in savepoints}
     queries = registry.queries_of([job.job_id for job in all_jobs])
     resumable, held = _next_runs(registry, all_jobs, active, queries)
     for job in held:
@@ -95,7 +95,7 @@ def _protected(
             )
     for job in (*resumable, *held, *active):
         began_with = resumed_runs(registry, job).began_with
-        if began_with is not None and without_links(began_with.path) in recorded:
+        if began_with is not None and one_place(began_with.path) in recorded:
             yield (
                 began_with.path,
                 f"job {job.name} ({job.job_id[:6]}) resumes from it and has not started all of its "

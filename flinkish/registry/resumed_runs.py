@@ -12,7 +12,7 @@ from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.statements import without_links
+from flinkish.registry.statements import one_place
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def _recorded_names(
     savepoints: Iterable[SavepointSummary], path: str
 ) -> frozenset[str | None] | None:
     """Return the names of a savepoint's queries; None if the registry does not know it."""
-    place = without_links(path)
-    record = next((each for each in savepoints if without_links(each.path) == place), None)
+    place = one_place(path)
+    record = next((each for each in savepoints if one_place(each.path) == place), None)
     if record is None:
         return None
     return frozenset(query.name for query in record.queries)

@@ -66,21 +66,24 @@ def choose(
     raise _nothing(reference, by_name)
 
 
-def without_links(path: str) -> str:
-    """Return a recorded path by which savepoints are compared: a local one with links resolved."""
-    return os.path.realpath(path) if path.startswith("/") else path
+def one_place(path: str) -> str:
+    """Return a recorded path in the spelling by which savepoints are compared."""
+    if path.startswith("/"):
+        return os.path.realpath(path)
+    from flinkish.storage import one_name  # `list` starts without it
+
+    return one_name(path) if "://" in path else path
 
 
 def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[str]) -> bool:
     """Return whether a restore that is not a fork uses a job's state or savepoints.
 
-    ``savepoints`` are the paths :func:`without_links`.
+    ``savepoints`` are paths in the spelling of :func:`one_place`.
     """
     if restore is None or restore.options.fork:
         return False
-    if restore.job == job_id:
-        return True
-    return bool(restore.path) and without_links(restore.path) in savepoints
+    taken = bool(restore.path) and one_place(restore.path) in savepoints
+    return restore.job == job_id or taken
 
 
 def without_superseded(
@@ -96,7 +99,7 @@ def without_superseded(
     never started a query. ``query_ids`` and ``savepoints`` (paths) are by job id.
     """
 
-    places = {job_id: {*map(without_links, paths)} for job_id, paths in savepoints.items()}
+    places = {job_id: {*map(one_place, paths)} for job_id, paths in savepoints.items()}
 
     def goes_on(later: JobRecord, job: JobRecord) -> bool:
         if later.start_time <= job.start_time or not query_ids[later.job_id]:
@@ -104,7 +107,7 @@ def without_superseded(
         restore, own = later.launch.restore, job.launch.restore
         if not set(query_ids[later.job_id]).isdisjoint(query_ids[job.job_id]):
             return True
-        both = () if own is None or own.options.fork else (without_links(own.path),)
+        both = () if own is None or own.options.fork else (one_place(own.path),)
         return takes_up(restore, job.job_id, (*places[job.job_id], *both))
 
     return [job for job in jobs if not any(goes_on(later, job) for later in jobs)]
@@ -261,7 +264,7 @@ def _started_from(
 ) -> Iterator[JobRecord]:
     """Yield jobs that started from a job's state after its end, and ran a query or are not over."""
     saved = rows("SELECT path FROM flinkish_savepoints WHERE job_id = :id", id=job.job_id)
-    paths = {without_links(str(row["path"])) for row in saved}
+    paths = {one_place(str(row["path"])) for row in saved}
     later = rows(
         f"SELECT {JOB_COLUMNS}, EXISTS (SELECT 1 FROM flinkish_queries q "
         "WHERE q.job_id = flinkish_jobs.job_id) AS has_run FROM flinkish_jobs "

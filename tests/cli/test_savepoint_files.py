@@ -99,8 +99,8 @@ def test_dispose_keeps_foreign_files_and_tells_the_registry(
             SavepointSummary(saved.path, saved.job_id, saved.created, "native", 1, 1, 0.1)
         )
     Path(saved.path, "mine.txt").write_text("keep")
-    result = cli.ok("savepoint", "--dispose", saved.path, "--yes")
-    assert result.out == f"Savepoint '{saved.path}' disposed.\n"
+    result = cli.ok("savepoint", "--dispose", f"{saved.path}/_metadata/", "--yes")
+    assert result.out == f"Savepoint '{saved.path}/_metadata/' disposed.\n"
     assert "mine.txt" in result.err
     assert os.listdir(saved.path) == ["mine.txt"]
     with cli.registry() as registry:

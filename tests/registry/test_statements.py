@@ -12,7 +12,15 @@ from flinkish.errors import AmbiguousJob, JobNotFound, UsageError
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState
-from flinkish.registry.statements import choose, is_id, is_prefix, name_matches, without_superseded
+from flinkish.registry.statements import (
+    choose,
+    is_id,
+    is_prefix,
+    name_matches,
+    one_place,
+    takes_up,
+    without_superseded,
+)
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -107,3 +115,9 @@ def test_a_job_that_another_has_gone_on_from_is_not_meant(
     known = {"a": ("x",), "b": queries}
     found = without_superseded([old, new], known, {"a": (str(tmp_path / "moved"),), "b": ()})
     assert "".join(job.job_id for job in found) == left
+
+
+@pytest.mark.parametrize("other", ["hdfs://NN:8020/sp/a", "hdfs://me@nn/sp/a", "hdfs://nn/sp/b"])
+def test_a_savepoint_has_several_spellings(other: str) -> None:
+    used = takes_up(RestoreSpec(other), "a", {one_place("hdfs://nn/sp/a")})
+    assert used == other.endswith("a")

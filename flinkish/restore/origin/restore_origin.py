@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field, replace
+from os.path import join, realpath
 from typing import Any
 
 from flinkish.checkpoint.cut import Cut, FilesVanished
@@ -25,7 +25,7 @@ from flinkish.restore.recipe import OriginCheckpoint
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.write.query_records import check_operators, query_record, query_source
-from flinkish.storage import one_name
+from flinkish.storage import is_local
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def open_path(path: str, *, verify: str | None = None) -> RestoreOrigin:
         spark_version=savepoint.header.job.spark_version,
         left_out=savepoint.header.job.left_out,
         complete=savepoint.header.job.complete,
-        path=one_name(savepoint.path),
+        path=realpath(savepoint.path) if is_local(savepoint.path) else savepoint.path,
     )
 
 
@@ -347,4 +347,4 @@ def _absolute(sink: Any, directory: str | None) -> Any:
     path = sink.get("path") if isinstance(sink, Mapping) else None
     if path is None or directory is None or ":" in path.partition("/")[0]:
         return sink
-    return {**sink, "path": os.path.join(directory, path)}
+    return {**sink, "path": join(directory, path)}
