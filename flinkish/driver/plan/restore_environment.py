@@ -116,6 +116,7 @@ class DriverRestoreEnvironment:
             stateful=bool(offer.query.operators if recipe.states is None else recipe.states),
             goes_back=identity.goes_back,
             in_use=identity.in_use,
+            may_keep_id=identity.may_keep,
             replays_planned=recipe.replays_planned and not offer.live,
             has_planned_state=recipe.takes_planned_state,
             job_at=job_at,

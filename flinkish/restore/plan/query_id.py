@@ -64,15 +64,19 @@ class QueryIdentity:
     Attributes
     ----------
     goes_back
-        Whether the query gets a new id because its job went on after the savepoint.
+        Whether the query gets a new id because its job went on after the savepoint, or because it
+        continues a query of another name.
     in_use
         Whether a job still runs with the savepoint's query id.
+    may_keep
+        Whether ``--sink-ahead accept`` may keep the savepoint's query id, as no other query does.
     """
 
     keep: bool
     reason: str
     goes_back: bool = False
     in_use: bool = False
+    may_keep: bool = True
 
 
 def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> QueryIdentity:

@@ -268,7 +268,7 @@ class RestorePlanner:
         if sink is not None and sink.keeps_query_id:
             identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
         repeats = (
-            self._written_again(new, plan, offer, recipe),
+            *self._written_again(new, offer, recipe),
             None if offer.live else check_replay(new, recipe, settings.spark),
         )
         restore = self._with_history(restore, new, offer, recipe, identity)
@@ -359,27 +359,44 @@ class RestorePlanner:
         return QueryRestore(new.name, plan, checks=tuple(checks), refusal=refusal)
 
     def _identity(self, plan: QueryPlan, offer: RestorableQuery) -> QueryIdentity:
-        if not plan.own:
-            return QueryIdentity(False, f"its state comes from query '{offer.query.key}'")
         runs = self._environment.other_runs(offer.query_id)
-        return decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
+        identity = decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
+        if plan.own:
+            return identity
+        # Its sink may have batches of the saved query, whose id another query may keep.
+        return QueryIdentity(
+            False,
+            f"its state comes from query '{offer.query.key}'",
+            goes_back=not self.options.fork and not identity.in_use,
+            in_use=identity.in_use,
+            may_keep=False,
+        )
 
     def _written_again(
-        self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
-    ) -> Check | None:
+        self, new: NewQuery, offer: RestorableQuery, recipe: Recipe
+    ) -> Sequence[Check]:
         """Return what a sink gets again, without the batch that a running job still commits."""
-        runs: list[OtherRun] = []
-        if plan.own and not offer.live and sink_connector(new.sink.format).repeats_batches:
-            runs += self._environment.other_runs(offer.query_id)
-            runs += self._environment.runs_under_other_ids(offer.query_id)
-        return judge_repeats(
-            new.name,
-            new.sink.format,
-            sink_format(offer.query.sink),
-            offer.query.batch_id,
-            runs,
-            planned=recipe.replays_planned and not offer.live,
-        )
+        if not sink_connector(new.sink.format).repeats_batches:
+            return ()
+        checks: list[Check] = []
+        for each in self.offers.by_key.values():
+            if not any(each.origin is origin for origin in recipe.origins):
+                continue
+            runs: list[OtherRun] = []
+            if not each.live:
+                runs += self._environment.other_runs(each.query_id)
+                runs += self._environment.runs_under_other_ids(each.query_id)
+            check = judge_repeats(
+                new.name,
+                new.sink.format,
+                sink_format(each.query.sink),
+                each.query.batch_id,
+                runs,
+                planned=each is offer and recipe.replays_planned and not each.live,
+            )
+            checks += [] if check is None else [check]
+        # That one of the queries repeats nothing does not count if another does.
+        return [c for c in checks if c.outcome is RestoreOutcome.WARNING] or checks[:1]
 
     def query_plans(self) -> list[QueryPlan]:
         """Return the plans of the queries that could be planned."""

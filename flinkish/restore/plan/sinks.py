@@ -167,9 +167,12 @@ class Continuation:
     stateful
         Whether the query has state.
     goes_back
-        Whether it gets a new query id because the job it comes from went on after the savepoint.
+        Whether it gets a new query id because the job it comes from went on after the savepoint, or
+        because it continues a query of another name.
     in_use
         Whether that job still runs.
+    may_keep_id
+        Whether it may keep the savepoint's query id if the user accepts that.
     replays_planned
         Whether the new checkpoint has a planned batch
         (:attr:`~flinkish.restore.recipe.Recipe.replays_planned`).
@@ -190,6 +193,7 @@ class Continuation:
     stateful: bool
     goes_back: bool = False
     in_use: bool = False
+    may_keep_id: bool = True
     replays_planned: bool = False
     has_planned_state: bool = False
     job_at: int | None = None
@@ -355,7 +359,8 @@ def _judge_new_id(
     if mode == "rollback":
         return _roll_back(status, query, has)
     breaks = query.stateful and not status.computes_skipped
-    if mode == "accept" and not breaks:
+    may_keep = query.may_keep_id and not breaks
+    if mode == "accept" and may_keep:
         return _plan(
             status,
             "accept",
@@ -365,7 +370,7 @@ def _judge_new_id(
             keeps_query_id=True,
         )
     twice = f"{has}: with a new query id, input that is read again would be there twice"
-    modes: tuple[SinkMode, ...] = ("rebase", "rollback") if breaks else _ALL
+    modes: tuple[SinkMode, ...] = _ALL if may_keep else ("rebase", "rollback")
     return _ahead(status, query, "sink-ahead", twice, modes)
 
 

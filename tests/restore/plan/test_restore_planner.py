@@ -566,6 +566,43 @@ def test_other_runs_of_the_query_give_it_a_new_id() -> None:
     assert not restore.identity.keep
 
 
+@pytest.mark.parametrize(
+    ("runs", "fork", "goes_back", "in_use", "batches"),
+    [
+        ((OtherRun("j", JobState.CANCELED, 12),), False, True, False, 6),
+        ((OtherRun("j", JobState.CANCELED, 12),), True, False, False, 6),
+        ((OtherRun("j", JobState.RUNNING, 12),), False, False, True, None),
+        ((OtherRun("j", JobState.FINISHED, 7),), False, True, False, 0),
+    ],
+)
+def test_a_renamed_query_goes_back_as_its_state_does(
+    runs: tuple[OtherRun, ...], fork: bool, goes_back: bool, in_use: bool, batches: int | None
+) -> None:
+    planner = planner_of(saved_query(old("x")), facts=Facts(runs=runs), fork=fork)
+    program = starting(new("x"), name="renamed")
+    program = replace(program, sink=replace(program.sink, format="kafka"))
+    restore = planner.plan(program, {})
+    identity = QueryIdentity(
+        False, "its state comes from query 'q'", goes_back, in_use, may_keep=False
+    )
+    assert restore.identity == identity
+    assert [check.batches for check in restore.checks] == [batches]
+
+
+def test_all_queries_that_a_query_goes_on_from_may_have_written_its_rows() -> None:
+    @dataclass
+    class OneWentOn(Facts):
+        def other_runs(self, query_id: str) -> Sequence[OtherRun]:
+            return self.runs if query_id == "id of two" else ()
+
+    saved = [saved_query(old(u, query=k), key=k) for u, k in (("x", "one"), ("y", "two"))]
+    planner = planner_of(*saved, facts=OneWentOn((OtherRun("j", JobState.FINISHED, 9),)))
+    program = starting(new("x"), new("y", 1), name="both")
+    program = replace(program, sink=replace(program.sink, format="kafka"))
+    restore = planner.plan(program, {})
+    assert [(check.id, check.batches) for check in restore.checks] == [("kafka-sink", 2)]
+
+
 def test_a_query_without_a_row_says_what_happens_to_it() -> None:
     planner = planner_of(saved_query(key="other"), allow_non_restored=True)
     planner.plan(starting(name="fresh"), {})

@@ -96,6 +96,7 @@ CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     (DELTA, at(7, **STATE, **BACK), "rebase", "rebase", "sink-ahead", None),
     (DELTA, at(7, **STATE, **BACK), "accept", "ahead", "sink-ahead", None),
     (DELTA, at(7, **BACK), "accept", "accept", "sink-ahead", None),
+    (DELTA, at(7, **BACK, may_keep_id=False), "accept", "ahead", "sink-ahead", None),
     (DELTA, at(7, **STATE, **BACK), "rollback", "rollback", "sink-ahead", None),
     (SHARED, at(7), "rollback", "ahead", "sink-cannot-go-back", None),
     (UNDONE_DELTA, at(9, **STATE), None, "ahead", "sink-undone", None),
