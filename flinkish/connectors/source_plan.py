@@ -86,6 +86,12 @@ class SourcePlan:
         """Whether the restore must not continue, or not without the user's consent."""
         return self.verdict in ("consent-needed", "incompatible")
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether ``--set-offsets`` may let it read rows again."""
+        moved = self.saved is not None and self.set_to not in (None, self.saved.offset)
+        return moved and self.repeated_rows != 0
+
 
 @dataclass(frozen=True)
 class SourceFacts:

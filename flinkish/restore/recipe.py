@@ -177,15 +177,26 @@ class Recipe:
         ``rebase_to`` if that is later. Renaming the files raises state to a later version, but
         cannot always lower the version.
         """
-        used = {self.base}
-        for state in (self.states or {}).values():
-            if isinstance(state, TakenState):
-                used.add(state.origin)
-        for source in self.sources or ():
-            if isinstance(source, TakenSource):
-                used.add(source.origin)
-        newest = max(self.origins[index].batch_id for index in used)
+        newest = max(self.origins[index].batch_id for index in self.used)
         return newest if self.rebase_to is None else max(newest, self.rebase_to)
+
+    @property
+    def used(self) -> set[int]:
+        """The base, and the origins that give state or positions."""
+        taken = [*(self.states or {}).values(), *(self.sources or ())]
+        return {self.base, *(t.origin for t in taken if isinstance(t, TakenState | TakenSource))}
+
+    @property
+    def watermark_givers(self) -> list[int]:
+        """The origins whose watermarks count: those that give state, or positions that are kept.
+
+        A position that ``--set-offsets`` replaces does not count.
+        """
+        givers = {s.origin for s in (self.states or {}).values() if isinstance(s, TakenState)}
+        taken = [s for s in self.sources or () if isinstance(s, TakenSource)]
+        givers |= {s.origin for s in taken if s.offset is None}
+        own = {self.base} if self.states is None or self.sources is None else set()
+        return sorted(givers | own)
 
     @property
     def keeps_planned(self) -> bool:

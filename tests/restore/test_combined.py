@@ -15,7 +15,14 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.materialize.state_files import empty_snapshot
-from flinkish.restore.recipe import FreshSource, OriginCheckpoint, Recipe, TakenSource, TakenState
+from flinkish.restore.recipe import (
+    EmptyState,
+    FreshSource,
+    OriginCheckpoint,
+    Recipe,
+    TakenSource,
+    TakenState,
+)
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 from tests.support.restore.recipes import (
@@ -149,6 +156,30 @@ def test_the_policy_decides_between_watermarks(policy: str, expected: int, tmp_p
     rewrite(base.root, "commits/6", "1704067300000", "0")
     without = make(tmp_path / "without", base, other, **both)
     assert header(without["commits/6"])["nextBatchWatermarkMs"] == 1704067459000
+
+
+@pytest.mark.parametrize(
+    ("state", "sources", "is_kept"),
+    [
+        (EmptyState(2), (FreshSource(),), False),
+        (EmptyState(2), (TakenSource(0, 0, "0", "0", offset='{"logOffset":-1}'),), False),
+        (EmptyState(2), (TakenSource(0, 0, "0", "0"),), True),
+        (TakenState(0, 0), (FreshSource(),), True),
+    ],
+)
+def test_without_state_and_position_there_is_no_watermark(
+    state: EmptyState | TakenState,
+    sources: tuple[FreshSource | TakenSource, ...],
+    is_kept: bool,
+    tmp_path: Path,
+) -> None:
+    """All input is read from its beginning: with the saved watermark it would be late."""
+    cut = read_cut(str(unpack("spark43-hdfs-agg", tmp_path)))
+    files = make(tmp_path / "new", cut, states={0: state}, sources=sources)
+    before = content(cut, "offsets/6", "commits/6")
+    for path, key in (("offsets/6", "batchWatermarkMs"), ("commits/6", "nextBatchWatermarkMs")):
+        assert header(before[path])[key] > 0
+        assert header(files[path])[key] == (header(before[path])[key] if is_kept else 0)
 
 
 def test_a_position_of_another_query_forgets_its_planned_batch(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from flinkish.checkpoint.format.operator_files import parse_operator_metadata, w
 from flinkish.checkpoint.format.pins import PIN_CODEC
 from flinkish.errors import StorageError
 from flinkish.restore.materialize import source_logs, state_files
-from flinkish.restore.materialize.new_logs import NewLogs, givers, needs_new_logs, new_logs
+from flinkish.restore.materialize.new_logs import NewLogs, needs_new_logs, new_logs
 from flinkish.restore.materialize.origin_checkpoints import (
     OriginLogs,
     check_digest,
@@ -331,8 +331,7 @@ class _Assembly:
         self._final = final
         self._base = recipe.origins[recipe.base]
         self._batch = recipe.batch_id
-        wanted = {recipe.base, *givers(recipe)}
-        self._logs: dict[int, OriginLogs] = {i: read_logs(recipe.origins[i]) for i in wanted}
+        self._logs: dict[int, OriginLogs] = {i: read_logs(recipe.origins[i]) for i in recipe.used}
         self._pins = self._logs[recipe.base].offsets.pins
         self._states: Mapping[int, TakenState | EmptyState] = (
             {n: TakenState(recipe.base, n) for n in state_files.ordinals(self._base.files)}

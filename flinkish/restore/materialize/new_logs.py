@@ -5,7 +5,8 @@ kept if any source continues from its position in the base. Spark replays exactl
 batch, so that idempotent sinks stay exactly-once. Sources of other queries, and new ones, have
 nothing to read in that batch. Planned batches of other queries are dropped, so the sources of a
 query continue from its committed batch. The watermark is that of all queries together
-(:func:`watermarks`).
+(:func:`watermarks`); there is none if no state and no position is kept, because all input is then
+read as in a new query.
 
 A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
 planned batch, which the other sources replay unchanged. Sources that ``--set-offsets`` moves have
@@ -24,7 +25,7 @@ from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.restore.materialize.origin_checkpoints import OriginLogs
-from flinkish.restore.recipe import Recipe, TakenSource, TakenState
+from flinkish.restore.recipe import Recipe, TakenSource
 
 
 @dataclass(frozen=True)
@@ -50,26 +51,18 @@ class NewLogs:
     watermark_ms: int
 
 
-def givers(recipe: Recipe) -> list[int]:
-    """Return the origins that give state or positions (the base, if none does)."""
-    origins: set[int] = set()
-    if recipe.states is None or recipe.sources is None:
-        origins.add(recipe.base)
-    origins |= {s.origin for s in (recipe.states or {}).values() if isinstance(s, TakenState)}
-    origins |= {s.origin for s in recipe.sources or () if isinstance(s, TakenSource)}
-    return sorted(origins or {recipe.base})
-
-
 def watermarks(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> tuple[int, int]:
     """Return the watermarks (ms) of the committed batch and of the next one; 0 means none yet.
 
-    The policy pinned in the base combines the watermarks of all givers. A giver without a watermark
-    (its next one is 0) does not count. With the policy ``min``, the queries that are ahead of the
+    The policy pinned in the base combines the watermarks of all givers
+    (:attr:`~flinkish.restore.recipe.Recipe.watermark_givers`). A giver without a watermark (its
+    next one is 0) does not count. With the policy ``min``, the queries that are ahead of the
     slowest get an earlier watermark: they accept rows that they would have dropped as late, and
     lose none.
     """
     policy = logs[recipe.base].offsets.pins.get(PIN_WATERMARK_POLICY)
-    with_watermark = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
+    givers = [logs[i] for i in recipe.watermark_givers]
+    with_watermark = [log for log in givers if log.commit.next_watermark_ms > 0]
     return (
         combined_watermark([log.offsets.watermark_ms for log in with_watermark], policy),
         combined_watermark([log.commit.next_watermark_ms for log in with_watermark], policy),
@@ -101,9 +94,10 @@ def needs_new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> bool:
 def new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> NewLogs:
     """Return the logs of the new checkpoint.
 
-    ``logs`` are those of the base and of all givers, by the index of the origin. Raises
-    Incompatible if a log has another version than the base's, or if a source would get another
-    number in a log of version 2, and Corrupt if a log of version 1 lacks a source's line.
+    ``logs`` are those of the base and of all origins that give something, by the index of the
+    origin. Raises Incompatible if a log has another version than the base's, or if a source would
+    get another number in a log of version 2, and Corrupt if a log of version 1 lacks a source's
+    line.
     """
     base = logs[recipe.base]
     watermark, following = watermarks(recipe, logs)
@@ -123,7 +117,7 @@ def new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> NewLogs:
                 positions[directory] = offset
     planned_bytes = None
     if base.planned is not None and planned is not None:
-        alone = givers(recipe) == [recipe.base]
+        alone = recipe.watermark_givers == [recipe.base]
         planned_watermark = base.planned.watermark_ms if alone else following
         planned_bytes = _written(base, base.origin.batch_id + 1, planned_watermark, planned)
     return NewLogs(

@@ -97,7 +97,7 @@ def convert_deduplication(
     expires_ms = watermark + before + delay
     text = (
         "it was dropDuplicates and is now dropDuplicatesWithinWatermark: the keys it has "
-        f"seen are forgotten once the watermark reaches {_time(expires_ms)}; "
+        f"seen are forgotten once the watermark reaches {utc_text(expires_ms)}; "
         "that is too early, and duplicates pass, if the watermark's delay was above "
         f"{before / 1000:g} s before, or if the query has several watermarks"
     )
@@ -140,7 +140,8 @@ def _without_values(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
     return tuple(replace(store, value_schema=None) for store in stores)
 
 
-def _time(milliseconds: int) -> str:
+def utc_text(milliseconds: int) -> str:
+    """Return a time, in milliseconds since the epoch, as text."""
     try:
         return f"{_EPOCH + timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S} UTC"
     except OverflowError:

@@ -6,15 +6,20 @@ Versions": the state must not be in a mode that cannot be migrated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
+from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
+from flinkish.connectors.source_plan import SourcePlan
 from flinkish.messages.plan import Check, RestoreOutcome
+from flinkish.restore.materialize.new_logs import combined_watermark
 from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
+from flinkish.restore.plan.deduplications import utc_text
 
 #: Spark's switch for its own comparison of state schemas.
 SETTING_SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
+_DRAINED = "drained"
 _AGGREGATIONS = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
 
 
@@ -44,7 +49,7 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
         yield from _output_mode(new, saved)
         if (saved.watermark_ms or 0) >= MAX_WATERMARK_MS:
             yield Check(
-                "drained",
+                _DRAINED,
                 RestoreOutcome.WARNING,
                 f"{saved.describe()} was drained: its watermark is at the maximum, so "
                 "every row with an event time is late",
@@ -68,6 +73,35 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
             "with the program's, and misreads bytes where they differ",
             "leave it at true",
         )
+
+
+def with_watermark(
+    checks: Sequence[Check],
+    new: NewQuery,
+    base: SavedQueryFacts,
+    rows: Sequence[SourcePlan],
+    watermarks: Sequence[int],
+) -> tuple[Check, ...]:
+    """Return the checks, with a warning for each source that goes back behind the watermark.
+
+    ``watermarks`` (ms) are those of the queries of which the watermark is made; if there is none,
+    the query begins without, also if its ``base`` was drained.
+    """
+    kept = [check for check in checks if watermarks or check.id != _DRAINED]
+    policy = base.pins.get(PIN_WATERMARK_POLICY)
+    watermark = combined_watermark([each for each in watermarks if each > 0], policy)
+    if not 0 < watermark < MAX_WATERMARK_MS or new.operators == ():
+        return tuple(kept)
+    for row in rows:
+        if row.new is not None and (row.verdict == "reset" or row.goes_back):
+            begins = "starts from scratch" if row.verdict == "reset" else "goes back"
+            text = (
+                f"{row.new.describe()} {begins}, but the watermark stays at {utc_text(watermark)}: "
+                "operators with a watermark drop its rows from before that time as late"
+            )
+            advice = "to process these rows too, start without the savepoint"
+            kept.append(Check("late-rows", RestoreOutcome.WARNING, text, advice))
+    return tuple(kept)
 
 
 def _saved_mode(sink: Mapping[str, Any]) -> str | None:

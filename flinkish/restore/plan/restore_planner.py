@@ -41,7 +41,7 @@ from flinkish.restore.plan.non_restored_state import (
 )
 from flinkish.restore.plan.operator_matching import check_uid_map
 from flinkish.restore.plan.pins import pin_rows
-from flinkish.restore.plan.preconditions import preconditions
+from flinkish.restore.plan.preconditions import preconditions, with_watermark
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import (
     PlanningSettings,
@@ -55,7 +55,7 @@ from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
 from flinkish.restore.plan.source_matching import reset_entries
 from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.starts import Agreed
-from flinkish.restore.recipe import EmptyState, Recipe
+from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe
 
 DEFAULT_SETTINGS = PlanningSettings()
 
@@ -244,6 +244,9 @@ class RestorePlanner:
                 if r.new is not None and r.elsewhere
             },
         )
+        givers = self._offers_of([recipe.origins[index] for index in recipe.watermark_givers])
+        watermarks = [each.query.watermark_ms or 0 for each in givers]
+        restore = replace(restore, checks=with_watermark(checks, new, plan.base, rows, watermarks))
         takes = rewrite is None and recipe.can_take_planned_state
         recipe = replace(recipe, takes_planned_state=takes)
         sink = self._environment.sink(new, offer, recipe, identity, self._sink_ahead)
@@ -379,9 +382,7 @@ class RestorePlanner:
         if not sink_connector(new.sink.format).repeats_batches:
             return ()
         checks: list[Check] = []
-        for each in self.offers.by_key.values():
-            if not any(each.origin is origin for origin in recipe.origins):
-                continue
+        for each in self._offers_of(recipe.origins):
             runs: list[OtherRun] = []
             if not each.live:
                 runs += self._environment.other_runs(each.query_id)
@@ -397,6 +398,11 @@ class RestorePlanner:
             checks += [] if check is None else [check]
         # That one of the queries repeats nothing does not count if another does.
         return [c for c in checks if c.outcome is RestoreOutcome.WARNING] or checks[:1]
+
+    def _offers_of(self, origins: Sequence[OriginCheckpoint]) -> list[RestorableQuery]:
+        """Return the saved queries whose files these are."""
+        by_key = self.offers.by_key.values()
+        return [each for each in by_key if any(each.origin is origin for origin in origins)]
 
     def query_plans(self) -> list[QueryPlan]:
         """Return the plans of the queries that could be planned."""

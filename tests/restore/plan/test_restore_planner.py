@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.kafka.connector import kafka_answer
@@ -481,6 +482,44 @@ def test_a_source_gets_other_offsets() -> None:
     refusal = empty.plan(replace(program, operators=()), {}).refusal
     assert isinstance(refusal, Incompatible)
     assert "no saved offsets" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("operator", "target", "watermark", "checks"),
+    [
+        ("x", None, 1_000, ["late-rows"]),
+        ("x", '{"a":{"0":0}}', 1_000, ["late-rows"]),
+        ("x", '{"a":{"0":9}}', 1_000, []),
+        ("x", '{"a":{"0":5}}', 1_000, []),
+        ("x", None, 0, []),
+        ("x", None, MAX_WATERMARK_MS, ["drained"]),
+        ("y", None, 1_000, []),  # without state and position there is no watermark either
+        ("y", '{"a":{"0":0}}', 1_000, []),
+        ("y", None, MAX_WATERMARK_MS, []),
+    ],
+)
+def test_rows_before_the_watermark_that_stays_are_late(
+    operator: str, target: str | None, watermark: int, checks: list[str]
+) -> None:
+    topic = "kafka[subscribe=a]"
+    reading = source(topic, uid="in", offset='{"a":{"0":5}}')
+    saved = replace(saved_query(old("x"), sources=(reading,)), watermark_ms=watermark)
+    reset: dict[str, Any] = {"reset_sources": ("in",)}
+    moved: dict[str, Any] = {"set_offsets": (("in", target),)}
+    planner = planner_of(
+        saved,
+        facts=Facts(answer=BrokerAnswer({"a": {0: Available(0, 9)}})),
+        accept_lost_rows=True,
+        accept_repeated_rows=True,
+        **(reset if target is None else moved),
+    )
+    reader = replace(reads(topic, uid="in", feeds=(0,)), options={"subscribe": "a"})
+    program = starting(new(operator), sources=(reader,))
+    restore = planner.plan(program, {0: EmptyState(2)})
+    assert restore.refusal is None
+    about = [check for check in restore.checks if check.id in ("late-rows", "drained")]
+    assert [check.id for check in about] == checks
+    assert all("stays at 1970-01-01 00:00:01" in c.text for c in about if c.id == "late-rows")
 
 
 def test_a_query_that_the_savepoint_does_not_have_is_judged_as_a_fresh_start() -> None:
