@@ -320,6 +320,7 @@ def test_what_one_that_cannot_be_read_may_use_stays(other_disk: Path, tmp_path: 
     sound = metadata.read_bytes()
     metadata.write_bytes(sound[:-1])
     (husk,) = collect_garbage(str(other_disk), (), now=time.time() + LATER)
-    assert husk.reason == "other savepoints use its files"
+    name = Path(user.path).name
+    assert husk.reason == f"{name} may use its files, and cannot be read"
     metadata.write_bytes(sound)
     check_files(open_savepoint(user.path), FULL)

@@ -165,9 +165,7 @@ def prune(
             users = () if each.keep else _unknown_users(each, catalog)
             if users:
                 unknown.update((user.path, user) for user in users)
-                name = storage.base_name(users[0].path)
-                why = f"{name} may use its files, and cannot be read"
-                outcomes[index] = replace(each, reasons=(why,))
+                outcomes[index] = replace(each, reasons=(_may_use(users[0]),))
         # The oldest goes first, so that an interruption leaves a sensible selection.
         gone: set[str] = set()
         outcomes_after = [
@@ -191,6 +189,10 @@ def prune(
 def _unknown_users(outcome: PruneOutcome, catalog: Catalog) -> tuple[Unreadable, ...]:
     opened = outcome.savepoint.opened
     return () if opened is None else unknown_users(opened, catalog)
+
+
+def _may_use(user: Unreadable) -> str:
+    return f"{storage.base_name(user.path)} may use its files, and cannot be read"
 
 
 def _decide(
@@ -304,8 +306,9 @@ def collect_garbage(
     A husk is the remainder of a disposed savepoint, kept because other savepoints used its files.
     It is removed when these savepoints are gone. Files in it that nobody uses, left by an
     interrupted disposal, are removed at once. Lists of an unfinished savepoint in other savepoints
-    are removed, too. Stale leases are ignored, and removed unless this is a dry run. Only
-    directories with a name that flinkish gives to savepoints are examined.
+    are removed, too. Nothing is removed while a savepoint cannot be read, as it may use the files.
+    Stale leases are ignored, and removed unless this is a dry run. Only directories with a name
+    that flinkish gives to savepoints are examined.
 
     ``writing`` has the target directory and job id of every savepoint that a request is writing;
     the other parameters are those of :func:`prune`. Raises UsageError if the directory is itself a
@@ -358,6 +361,8 @@ def judge_garbage(
             reason = "its age is unknown"
         elif now - each.modified < GARBAGE_AGE:
             reason = "it was changed within the last hour"
+        elif catalog.unreadable:  # renamed or copied, it may use files without a list of its name
+            reason = _may_use(catalog.unreadable[0])
         elif name in holders or complete.intersection(each.users):
             reason = _USED
         reasons[name] = reason

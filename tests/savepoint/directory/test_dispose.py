@@ -17,7 +17,7 @@ from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import read_paths
 from flinkish.savepoint.directory.dispose import dispose, release_holder, unknown_users
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
-from flinkish.savepoint.manage.prune import prune
+from flinkish.savepoint.manage.prune import collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
 from tests.savepoint.conftest import Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -154,6 +154,26 @@ def test_what_only_one_that_cannot_be_read_may_use_of_a_husk_stays(tmp_path: Pat
     unread(str(tmp_path / "nightly"))
     release_holder(first, storage.base_name(second))
     assert storage.exists(f"{first}/0-counts/metadata")
+
+
+@pytest.mark.parametrize("change", [renamed, copied])
+def test_garbage_is_not_what_one_that_cannot_be_read_may_use(
+    tmp_path: Path, change: Callable[[Path], tuple[str, str]]
+) -> None:
+    first, second = change(tmp_path)
+    whole = Path(second, "_metadata").read_bytes()
+    unread(second)
+    lists = sharing.users_of(first).keys()
+    collect_garbage(str(tmp_path), (), now=time.time() + 7200)
+    assert sharing.users_of(first).keys() == lists  # a list under its old name tells that it shares
+    Path(second, "_metadata").write_bytes(whole)
+    dispose(first)
+    unread(second)
+    found = collect_garbage(str(tmp_path), (), now=time.time() + 7200)
+    why = f"{storage.base_name(second)} may use its files, and cannot be read"
+    assert {each.reason for each in found} == {why}
+    Path(second, "_metadata").write_bytes(whole)
+    check_files(open_savepoint(second), FULL)
 
 
 def test_only_where_files_are_shared(tmp_path: Path) -> None:
