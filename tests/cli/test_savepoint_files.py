@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish import storage
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
@@ -76,6 +77,13 @@ def test_copy(cli: Command, saved: SavepointSummary, tmp_path: Path) -> None:
     assert cli.ok("savepoint", "verify", place).out.startswith(f"Savepoint '{place}' is intact")
     assert cli.ok(*command, "-q").out == f"{place}\n"
     assert "name another TARGET" in cli(*command[:3], str(tmp_path / "savepoints")).err
+    assert "Not checked" not in (again := cli.ok(*command, "--dry-run")).out + again.err
+    try:
+        cli.ok(*command[:3], "memory://copies")
+        again = cli.ok(*command[:3], "memory://copies", "--dry-run")
+    finally:
+        storage.remove_tree("memory://copies", Path(saved.path).name)
+    assert "Not checked: whether TARGET is the source's own directory" in again.out + again.err
 
 
 def test_dispose_needs_consent(cli: Command, saved: SavepointSummary) -> None:

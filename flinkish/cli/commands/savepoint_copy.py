@@ -8,6 +8,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.documents.savepoints import CopyDocument
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.client.savepoints import copy_savepoint
+from flinkish.storage import is_local
 from flinkish.units import counted, size_text
 
 
@@ -35,6 +36,8 @@ def copy(call: Call, path: str, target: str, dry_run: bool) -> int:
     sent = f"{counted(copied.sent_files, 'file')} ({size_text(copied.sent_bytes)})"
     if dry_run:
         out.line(f"Would copy '{copied.source}' to '{copied.path}': {sent} to send.")
+        if copied.present_files and not is_local(copied.path):
+            out.note("Not checked: whether TARGET is the source's own directory by another URL.")
     elif copied.present_files == copied.files:
         out.line(f"'{copied.path}' is a complete copy already.")
     else:

@@ -33,8 +33,8 @@ def copy_savepoint(
 ) -> SavepointCopy:
     """Copy the savepoint at ``path`` into the directory ``target``, under its own name.
 
-    ``owner`` is ``user@host``. With ``dry_run``, only find out what would be sent. After an error,
-    the files copied so far stay.
+    ``owner`` is ``user@host``. With ``dry_run``, only find out what would be sent; whether two URLs
+    lead to one directory is not checked. After an error, the files copied so far stay.
 
     Raises SavepointNotFound; Corrupt if the metadata of the source is damaged, or a file of it is
     missing or does not have its recorded digest; UnsupportedFormat if this version does not know
@@ -48,16 +48,16 @@ def copy_savepoint(
     directory = storage.locate(target)
     final = _copy_location(source, directory)
     existing = _existing(final)
-    if existing is not None:
-        if not _is_same(source, existing):
-            raise StorageError(
-                f"another savepoint with this name exists: {final}",
-                hint="copy to another directory",
-                path=final,
-            )
-        reporter.phase("reading")
-        if _is_intact(existing):
-            return _result(source, final, CopyProgress(source, reporter, present=source.files), 0.0)
+    if existing is not None and not _is_same(source, existing):
+        raise StorageError(
+            f"another savepoint with this name exists: {final}",
+            hint="copy to another directory",
+            path=final,
+        )
+    # On remote storage it may be the source itself under another name, which only a lease tells.
+    early = dry_run or storage.is_local(directory)
+    if early and (present := _present(source, final, existing, reporter)):
+        return present
     progress = CopyProgress(source, reporter)
     copier = Copier(source, directory, final, progress)
     if dry_run:
@@ -68,6 +68,8 @@ def copy_savepoint(
     with Lease.take(directory, Kind.WRITE, owner=owner, job_id=job_id, path=final) as lease:
         if _sees(storage.parent(source.path), lease):
             raise _already_in(directory)
+        if not early and (present := _present(source, final, existing, reporter)):
+            return present
         copier.copy()
         reporter.phase("metadata")
         copier.seal()
@@ -133,12 +135,18 @@ def _is_same(one: OpenSavepoint, two: OpenSavepoint) -> bool:
     return all(a and b and as_own(a) == as_own(b) for a, b in pairs)
 
 
-def _is_intact(savepoint: OpenSavepoint) -> bool:
+def _present(
+    source: OpenSavepoint, final: str, existing: OpenSavepoint | None, reporter: SavepointReporter
+) -> SavepointCopy | None:
+    """Return the result if the copy is already there, and all its files are good; else None."""
+    if existing is None:
+        return None
+    reporter.phase("reading")
     try:
-        check_files(savepoint, FULL)
+        check_files(existing, FULL)
     except Corrupt:
-        return False
-    return True
+        return None
+    return _result(source, final, CopyProgress(source, reporter, present=source.files), 0.0)
 
 
 def _result(
