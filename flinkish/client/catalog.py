@@ -114,6 +114,8 @@ def state_of(error: FlinkishError | None) -> str:
         return "complete"
     if isinstance(error, StorageError):
         return "unreadable"
+    if isinstance(error, SavepointNotFound):
+        return "missing"
     return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"
 
 

@@ -13,7 +13,7 @@ class ReportedSavepoint(TypedDict):
     """A savepoint of the directory."""
 
     path: str
-    state: Annotated[str, "complete, damaged, unreadable or unsupported"]
+    state: Annotated[str, "complete, damaged, missing, unreadable or unsupported"]
     job_id: str
     job_name: str
     created: Time

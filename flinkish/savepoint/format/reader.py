@@ -134,11 +134,12 @@ def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
     ``quick`` checks that every file exists with its size; ``logs`` also compares the digests of
     logs, metadata and schemas, whose bytes decide what is read again and how; ``full`` those of
     all files. Files that another savepoint holds are checked there. Also raises the errors of
-    :func:`find_bad_files`.
+    :func:`refuse_removed` and :func:`find_bad_files`.
     """
     bad = find_bad_files(savepoint, level)
     first = next(bad, None)
     if first is not None:
+        refuse_removed(savepoint)
         more = sum(1 for _ in bad)
         others = "" if not more else f", and {more} more of {savepoint.files} files are bad"
         raise Corrupt(
@@ -147,6 +148,12 @@ def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
             path=savepoint.path,
             bad_files=more + 1,
         )
+
+
+def refuse_removed(savepoint: OpenSavepoint) -> None:
+    """Raise SavepointNotFound if a savepoint was removed since it was opened."""
+    if not storage.exists(storage.join(savepoint.path, FILE_NAME)):
+        raise SavepointNotFound(f"{savepoint.path} was removed meanwhile", path=savepoint.path)
 
 
 @dataclass(frozen=True)

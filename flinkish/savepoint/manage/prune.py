@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from flinkish import storage
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, SavepointNotFound
 from flinkish.savepoint.directory import leases, orphans, sharing
 from flinkish.savepoint.directory.catalog import (
     Catalog,
@@ -221,14 +221,15 @@ def _decide(
         Unreadable(path, error)
         for first in bad
         for path in paths[first]
-        if (error := damage(path)) is not None
+        if (error := damage(path)) is not None and not isinstance(error, SavepointNotFound)
     ]
     for decision in decisions:
         reasons = decision.reasons
         for path in paths[decision.candidate.path]:
             error = damage(path) if decision.keep else None
             if error is not None:
-                damaged.append(Unreadable(path, error))
+                if not isinstance(error, SavepointNotFound):  # removed meanwhile
+                    damaged.append(Unreadable(path, error))
                 continue
             outcomes.append(PruneOutcome(entries[path], reasons))
             if decision.keep:

@@ -15,7 +15,7 @@ from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, FileRecord
 from flinkish.savepoint.format.digests import FileTable
 from flinkish.savepoint.format.metadata import CANONICAL_STATE, FILE_NAME, MetadataWriter
-from flinkish.savepoint.format.reader import OpenSavepoint
+from flinkish.savepoint.format.reader import OpenSavepoint, refuse_removed
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.write.ledger import newest_of_job
 from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome, first_wrong_size
@@ -103,8 +103,9 @@ class Copier:
     def copy(self) -> None:
         """Put all files in place.
 
-        Raises Corrupt for a bad file of the source, UnsupportedFormat for a digest of unknown form,
-        UnsafePath for a link at the target, and StorageError.
+        Raises Corrupt for a bad file of the source, SavepointNotFound if the source was removed
+        meanwhile, UnsupportedFormat for a digest of unknown form, UnsafePath for a link at the
+        target, and StorageError.
         """
         # A damaged copy must not count as a savepoint either, until it is whole again.
         storage.remove_file(self._directory, f"{self._name}/{FILE_NAME}")
@@ -251,6 +252,7 @@ class Copier:
 
     def _sent(self, record: FileRecord, location: str, outcome: TransferOutcome) -> bool:
         if outcome.lost is not None:
+            refuse_removed(self._source)
             raise _damaged(self._source, location, "is missing")
         if not _fits(record, outcome):
             storage.remove_file(self._directory, self._path(record))

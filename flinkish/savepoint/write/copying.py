@@ -144,7 +144,7 @@ def _present(
     reporter.phase("reading")
     try:
         check_files(existing, FULL)
-    except Corrupt:
+    except (Corrupt, SavepointNotFound):
         return None
     return _result(source, final, CopyProgress(source, reporter, present=source.files), 0.0)
 

@@ -7,10 +7,13 @@ import pytest
 
 from flinkish.errors import Corrupt, SavepointNotFound, UsageError
 from flinkish.messages.requests import SavepointSummary
+from flinkish.savepoint.directory.dispose import dispose
+from flinkish.savepoint.format import reader
 from flinkish.savepoint.format.reader import check_files, describe, open_savepoint
 from tests.savepoint.conftest import Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
+from tests.support.savepoint.small_savepoints import make_savepoint
 
 
 @pytest.fixture
@@ -66,6 +69,21 @@ def test_missing_data_file(info: SavepointSummary) -> None:
             check_files(open_savepoint(info.path), level)
         assert caught.value.code == 15
         assert caught.value.data["bad_files"] == 1
+
+
+def test_one_that_is_disposed_of_meanwhile_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoint = open_savepoint(make_savepoint(str(tmp_path), 1.0))
+    sizes = reader._sizes
+
+    def late(directory: str) -> dict[str, int]:
+        dispose(savepoint.path)
+        return sizes(directory)
+
+    monkeypatch.setattr(reader, "_sizes", late)
+    with pytest.raises(SavepointNotFound, match="was removed meanwhile"):
+        check_files(savepoint)
 
 
 def test_truncated_data_file(info: SavepointSummary) -> None:

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 
 from flinkish import storage
-from flinkish.errors import Locked, StorageError, UsageError
+from flinkish.errors import FlinkishError, Locked, StorageError, UsageError
 from flinkish.savepoint.directory import sharing
-from flinkish.savepoint.directory.catalog import Catalog, Unfinished, read_catalog
+from flinkish.savepoint.directory.catalog import (
+    Catalog,
+    CatalogEntry,
+    Unfinished,
+    find_damage,
+    read_catalog,
+)
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
@@ -136,6 +142,22 @@ def test_what_is_not_whole_keeps_nobody_from_being_kept(place: str) -> None:
     }
     assert left(place) == {whole, half, bare, other}, "what is not whole is left alone"
     assert prune(place, LAST, {}).savepoints[0].reasons == ("newest", "last 1")
+
+
+def test_one_that_is_disposed_of_meanwhile_is_not_called_damaged(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = make_savepoint(place, 1), make_savepoint(place, 2)
+
+    def late(entry: CatalogEntry, level: str) -> FlinkishError | None:
+        if entry.path == new:
+            dispose(new)
+        return find_damage(entry, level)
+
+    monkeypatch.setattr(prune_module, "find_damage", late)
+    done = prune(place, LAST, {})
+    assert done.damaged == ()
+    assert [(each.savepoint.path, each.keep) for each in done.savepoints] == [(old, True)]
 
 
 def test_a_damaged_one_is_not_looked_at_when_it_goes_anyway(place: str) -> None:

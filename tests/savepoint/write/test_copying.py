@@ -19,11 +19,12 @@ from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UnsafePath
 from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.results import SavepointCopy
 from flinkish.savepoint.directory import leases
+from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format import digests
-from flinkish.savepoint.format.contents import QuerySource
+from flinkish.savepoint.format.contents import FileRecord, QuerySource
 from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write import copied_files
+from flinkish.savepoint.write import copied_files, copying
 from flinkish.savepoint.write.copying import copy_savepoint
 from flinkish.savepoint.write.ledger import newest_of_job
 from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
@@ -107,6 +108,35 @@ def test_a_damaged_file_ends_it_and_the_same_call_goes_on(
     assert copy.present_files >= len(before)
     assert copy.sent_files == saved.files - copy.present_files
     check_files(open_savepoint(copy.path), FULL)
+
+
+def test_a_source_that_is_disposed_of_meanwhile_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_savepoint(f"{tmp_path}/s", 1.0)
+    transfer = copied_files.Copier._transfer
+
+    def late(copier: copied_files.Copier, record: FileRecord, location: str) -> storage.Placing:
+        dispose(source)
+        return transfer(copier, record, location)
+
+    monkeypatch.setattr(copied_files.Copier, "_transfer", late)
+    with pytest.raises(SavepointNotFound, match="was removed meanwhile"):
+        copied(source, tmp_path / "t")
+
+
+def test_a_copy_that_is_disposed_of_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_savepoint(f"{tmp_path}/s", 1.0)
+    copied(source, tmp_path / "t")
+
+    def late(savepoint: OpenSavepoint, level: str) -> None:
+        dispose(savepoint.path)
+        check_files(savepoint, level)
+
+    monkeypatch.setattr(copying, "check_files", late)
+    assert copied(source, tmp_path / "t").sent_files == 1
 
 
 def test_other_bytes_in_its_place_are_replaced(saved: SavepointSummary, tmp_path: Path) -> None:
