@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -176,8 +176,12 @@ def rewrite_checkpoint(
     newest = parse_offsets(entries[name], name)
     positions = dict(zip(newest.sources, map(log_offset, newest.offsets), strict=True))
     logs = {log: source.names(f"{SOURCES}/{log}") for log in source.names(SOURCES)}
+    copied: list[str] = []
     for log, names in logs.items():
-        _check_log(log, names, positions.get(log))
+        position = positions.get(log)
+        _check_log(log, names, position)
+        kept = (name for name in names if not _is_later(name, position))
+        copied += _visible_files(source, f"{SOURCES}/{log}", kept)
     result = rewrite_state(
         context,
         source,
@@ -192,11 +196,8 @@ def rewrite_checkpoint(
         _write(target, name, with_pins(entry, name, pins=result.pins))
     name = f"{COMMITS}/{checkpoint.batch}"
     _write(target, name, with_state_ids(read_bytes(source, name), name, ids=result.state_ids))
-    for log, names in logs.items():
-        for file in names:
-            if not file.startswith(".") and not _is_later(file, positions.get(log)):
-                path = f"{SOURCES}/{log}/{file}"
-                _write(target, path, read_bytes(source, path))
+    for path in copied:
+        _write(target, path, read_bytes(source, path))
     _write(target, METADATA, read_bytes(source, METADATA))
     return result
 
@@ -223,6 +224,18 @@ def _is_later(file: str, position: int | None) -> bool:
     number = compacted_number(file)
     number = parse_number(file) if number is None else number
     return position is not None and number is not None and number > position
+
+
+def _visible_files(source: StateSource, directory: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of files of a directory, also below its subdirectories (as Iceberg has)."""
+    for name in names:
+        if not name.startswith("."):
+            path = f"{directory}/{name}"
+            below = source.names(path)
+            if below:
+                yield from _visible_files(source, path, below)
+            else:
+                yield path
 
 
 def _write(target: StateTarget, path: str, content: bytes) -> None:

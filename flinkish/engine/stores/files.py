@@ -184,7 +184,7 @@ class StateSource(Protocol):
     """Files below a root. Paths are relative to it, with slashes."""
 
     def names(self, path: str) -> list[str]:
-        """Return the names of the files and directories in a directory; [] if it does not exist."""
+        """Return the names of the files and directories in a directory; [] if there is none."""
         ...
 
     def open(self, path: str) -> BinaryIO:

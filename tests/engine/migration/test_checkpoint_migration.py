@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,6 +177,21 @@ def test_an_older_batch_is_continued_by_the_next_with_the_same_data(tmp_path: Pa
     assert logs == {
         *("offsets/3", "offsets/4", "commits/3"),
         *("sources/0/2.compact", "sources/0/3", "sources/0/4"),
+    }
+
+
+def test_the_directories_of_a_source_are_copied_with_their_files(tmp_path: Path) -> None:
+    recorded = unpack("spark43-hdfs-agg", tmp_path / "recorded")
+    shutil.rmtree(recorded / "sources" / "0")
+    own = recorded / "sources" / "0" / "offsets"  # as Iceberg has it
+    own.mkdir(parents=True)
+    (own / "0").write_text('{"version":1,"snapshot_id":5,"position":0,"scan_all_files":false}')
+    (own / ".0.crc").write_bytes(b"crc")
+    for entry in (recorded / "offsets").glob("[0-9]*"):
+        entry.write_text(re.sub('{"logOffset":.*}', '{"snapshot_id":5}', entry.read_text()))
+    rewrite(recorded, tmp_path / "new", TargetState(partitions=3))
+    assert tree(tmp_path / "new" / "sources") == {
+        "0/offsets/0": hashlib.sha256((own / "0").read_bytes()).hexdigest()
     }
 
 
