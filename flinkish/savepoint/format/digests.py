@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -154,6 +154,8 @@ class FileTable:
     """The recorded files of one query by their paths; without entries nothing is compared."""
 
     _packed: dict[str, list[bytes]] = field(default_factory=dict, repr=False)
+    #: The names of each directory's subdirectories.
+    _below: dict[str, set[str]] = field(default_factory=dict, repr=False)
     #: The directory unpacked last, since files are looked up one directory after the other.
     _last: tuple[str, dict[str, RecordedFile]] | None = field(
         default=None, repr=False, compare=False
@@ -179,17 +181,28 @@ class FileTable:
         for directory, lines in waiting.items():
             data = zlib.compress("\0".join(lines).encode("utf-8", "surrogatepass"), 1)
             self._packed.setdefault(directory, []).append(data)
+            while directory:
+                directory, _, name = directory.rpartition("/")
+                self._below.setdefault(directory, set()).add(name)
 
     def get(self, path: str) -> RecordedFile | None:
         """Return the record of the file at ``path``, or None."""
         directory, _, name = path.rpartition("/")
+        return self._records(directory).get(name)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the visible names of the files and subdirectories of a directory; [] if none."""
+        names = {*self._records(directory), *self._below.get(directory, ())}
+        return sorted(name for name in names if not name.startswith("."))
+
+    def _records(self, directory: str) -> Mapping[str, RecordedFile]:
         last = self._last  # one read: threads may share the table
         if last is None or last[0] != directory:
             if directory not in self._packed:
-                return None
+                return {}
             last = directory, dict(self._files(directory))
             self._last = last
-        return last[1].get(name)
+        return last[1]
 
     def _files(self, directory: str) -> Iterator[tuple[str, RecordedFile]]:
         for data in self._packed[directory]:

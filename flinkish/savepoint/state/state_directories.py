@@ -9,6 +9,7 @@ it as an unfinished savepoint, and ``savepoint prune --garbage`` removes what a 
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -36,18 +37,23 @@ class SavedDirectory:
     """A query inside a savepoint, or a copy of its files.
 
     ``held`` are the locations of files that other savepoints hold, by path; ``recorded`` the sizes
-    and digests that files must have when they are opened.
+    and digests that files must have when they are opened. If ``complete``, a file without a record
+    does not count as there: whoever can write to the place may have put it there.
     """
 
     root: str
     held: Mapping[str, str] = field(default_factory=dict)
     recorded: FileTable = field(default_factory=FileTable, repr=False)
+    complete: bool = False
 
     def names(self, path: str) -> list[str]:
+        recorded = set(self.recorded.names(path))
+        if self.complete and not recorded:
+            return []
         names = set(StorageDirectory(self.root).names(path))
         prefix = f"{path}/" if path else ""
         names |= {p[len(prefix) :].partition("/")[0] for p in self.held if p.startswith(prefix)}
-        return sorted(names)
+        return sorted(names & recorded if self.complete else names)
 
     def _location(self, path: str) -> str:
         return self.held.get(path) or storage.join(self.root, path)
@@ -56,24 +62,28 @@ class SavedDirectory:
         """Open a file, comparing it with its record if there is one.
 
         Raises StateFormatError if the file is not the recorded one, UnsupportedState if the form of
-        the recorded digest is unknown, and the errors of :func:`flinkish.storage.open_file`.
+        the recorded digest is unknown, FileNotFoundError for a file that does not count as there,
+        and the errors of :func:`flinkish.storage.open_file`.
         """
         location = self._location(path)
         recorded = self.recorded.get(path)
         if recorded is None:
+            if self.complete:
+                raise FileNotFoundError(errno.ENOENT, "it is not in the savepoint", path)
             return storage.open_file(location)
         return _open_recorded(location, path, recorded)
 
     def local_path(self, path: str) -> str | None:
-        """Return the file's local path; None for a file on remote storage.
+        """Return the file's local path; None for a file that is on remote storage, or not there.
 
         A file that exists and has a record is first compared with the record. Raises the errors of
         :meth:`open`.
         """
         location = self._location(path)
-        if not storage.is_local(location):
+        recorded = self.recorded.get(path)
+        if not storage.is_local(location) or (self.complete and recorded is None):
             return None
-        if self.recorded.get(path) is not None and os.path.lexists(location):
+        if recorded is not None and os.path.lexists(location):
             self.open(path).close()
         return location
 
@@ -127,7 +137,8 @@ def saved_directory(savepoint: OpenSavepoint, query: QueryRecord) -> SavedDirect
             for record in savepoint.iter_files()
             if record.query == index and record.held is not None
         }
-    return SavedDirectory(savepoint.query_root(query), held, savepoint.recorded_files(index))
+    recorded = savepoint.recorded_files(index)
+    return SavedDirectory(savepoint.query_root(query), held, recorded, complete=True)
 
 
 @contextmanager

@@ -90,3 +90,8 @@ def test_every_file_is_found_by_its_path() -> None:
     assert table.get("state/0/0/10001.delta") is None
     assert table.get("elsewhere/0") is None
     assert FileTable().get("metadata") is None
+    assert table.names("") == ["metadata", "sources", "state"]
+    assert table.names("state/0") == [*"0123456"]
+    assert len(table.names("state/0/0")) == len(range(0, 10_000, 7))
+    assert table.names("sources/0") == ["a name with spaces"]
+    assert (table.names("metadata"), FileTable().names("")) == ([], [])

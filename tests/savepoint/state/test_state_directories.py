@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 import uuid
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.engine.errors import StateFormatError
+from flinkish.restore.materialize.state_files import empty_snapshot
 from flinkish.savepoint.directory.catalog import read_catalog
 from flinkish.savepoint.directory.leases import DIRECTORY, Kind, Lease, read_leases
 from flinkish.savepoint.format.digests import FileTable
@@ -22,6 +24,7 @@ from flinkish.savepoint.state.state_directories import (
     saved_directory,
     scratch_directory,
 )
+from flinkish.savepoint.state.state_rows import open_state, show_rows
 from tests.savepoint.conftest import Taking
 from tests.support.checkpoints.recorded import unpack
 from tests.support.savepoint.places import put_tree
@@ -57,6 +60,23 @@ def test_other_bytes_of_the_same_size_are_refused(savepoint: OpenSavepoint) -> N
         found.open(log)
     with pytest.raises(StateFormatError, match="does not have its recorded digest"):
         found.local_path(sst)
+
+
+def test_a_file_that_the_savepoint_does_not_have_is_not_read(take: Taking, tmp_path: Path) -> None:
+    savepoint = open_savepoint(take(unpack("spark43-hdfs-agg", tmp_path)).path)
+    before = show_rows(open_state(savepoint, "0"), 100).rows
+    root = Path(savepoint.query_root(savepoint.queries[0]))
+    for partition in (root / "state" / "0").glob("[0-9]"):
+        (partition / "7.snapshot").write_bytes(empty_snapshot("lz4"))
+    (root / "state" / "0" / "2").mkdir()
+    shutil.copy(root / "offsets" / "6", root / "offsets" / "7")
+    assert before
+    assert show_rows(open_state(savepoint, "0"), 100).rows == before
+    found = saved_directory(savepoint, savepoint.queries[0])
+    assert found.names("offsets") == ["5", "6"]
+    assert found.local_path("offsets/7") is None
+    with pytest.raises(FileNotFoundError, match="not in the savepoint"):
+        found.open("offsets/7")
 
 
 def test_a_remote_file_is_fetched_no_further_than_its_recorded_size(
