@@ -126,6 +126,8 @@ def build_unchanged(
     question = restore_question(context.registry, spec, offers, origin)
     plans: dict[str, UnchangedQuery] = {}
     warnings = [f"query '{each.query}' is not in it: {each.reason}" for each in offers.left_out]
+    if not offers.complete:
+        warnings.append("its job may not have started all its queries: later ones are not in it")
     for name, offer in _chosen(spec.path, offers, query, is_single=place.is_single).items():
         runs = question.runs.get(offer.query_id, ())
         plans[name] = plan_unchanged(
@@ -208,6 +210,7 @@ def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[s
         log_path=_log_place(position),
         newest_logged=None if position is None else position.newest_batch,
     ).warnings()
+    warnings += [f"query '{name}': {offer.planned_fault}"] if offer.planned_fault else []
     is_read_by_spark = sink.get("table") is not None or sink_connector(format_).keeps_versions
     if position is None and (is_read_by_spark or (sink.get("path") and keeps_log(format_))):
         why = "because only Spark finds it"

@@ -154,6 +154,25 @@ def test_warnings_are_shown_with_q_too(capsys: pytest.CaptureFixture[str], quiet
     assert capsys.readouterr().err == "warning: not exactly once\n"
 
 
+def test_what_the_checkpoints_lack_is_said(cli: Command, tmp_path: Path) -> None:
+    checkpoint = CheckpointLikeness(tmp_path / "q").run_to(2)
+    written = write_savepoint(
+        str(tmp_path / "savepoints"),
+        SavepointJob("0123456789abcdef" * 2, "rides", complete=False),
+        [QuerySource("q", str(checkpoint.root))],
+        trigger="savepoint",
+        reporter=SilentSavepointReporter(),
+    )
+    exported = cli.ok("export", written.path, str(tmp_path / "one"), "--json").json()
+    [incomplete] = exported["warnings"]
+    assert incomplete == "its job may not have started all its queries: later ones are not in it"
+    (checkpoint.root / "offsets" / "3").write_text('v1\n{"bat')
+    exported = cli.ok("export", str(checkpoint.root), str(tmp_path / "two"), "--json").json()
+    [damaged] = exported["warnings"]
+    assert damaged.startswith("query 'q': ")
+    assert "batch 3 is planned again, with the data that its sources have then" in damaged
+
+
 def test_a_checkpoint_on_which_a_job_runs(cli: Command, tmp_path: Path) -> None:
     saved = CheckpointLikeness(tmp_path / "saved").run_to(5)
     own = CheckpointLikeness(tmp_path / "own").run_to(2)
