@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.checkpoint.cut import CommittedBatch
+from flinkish.checkpoint.format.names import DEFAULT_STORE
 from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import Identified, OperatorFacts, OperatorIdentity
@@ -14,6 +15,8 @@ from flinkish.operators.identity import Identified, OperatorFacts, OperatorIdent
 FORMAT_NATIVE = "native"
 #: State as Avro files (:mod:`flinkish.engine.stores.canonical`).
 FORMAT_CANONICAL = "canonical"
+#: How the names of a join's stores with the buffered rows end.
+_JOIN_ROWS = "keyWithIndexToValue"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,19 @@ class OperatorRecord(Identified):
     def identity(self) -> OperatorIdentity:  # type: ignore[override]  # read-only, as if frozen
         """Its identity, as far as it is known."""
         return self.facts.identity
+
+    def rows_of_spark(self, counts: Mapping[str, int]) -> int | None:
+        """Return the number of rows as Spark reports it; None if that is not known.
+
+        ``counts`` are the rows of its stores or, where stores have several, of column families. Of
+        a join, Spark counts only the buffered rows; of others with several stores, it depends on
+        their kind.
+        """
+        stores = {store.name for store in self.state.stores}
+        if stores <= {DEFAULT_STORE}:
+            return sum(counts.values())
+        joined = [name for name in stores if name.endswith(_JOIN_ROWS)]
+        return sum(counts.get(name, 0) for name in joined) if joined else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,8 +47,6 @@ from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.engine_errors import DAMAGE, damage
 from flinkish.savepoint.state.state_directories import saved_directory
 
-_JOIN_ROWS = "keyWithIndexToValue"
-
 
 @dataclass(frozen=True)
 class DeepCheck:
@@ -171,15 +169,10 @@ def wrong_count(
     recorded = operator.facts.rows
     if recorded is None or (recorded <= 0 and query.backend == "rocksdb"):
         return None
-    stores = {store.name for store in operator.state.stores}
-    joined = [name for name in stores if name.endswith(_JOIN_ROWS)]
-    if stores <= {DEFAULT_STORE}:
-        rows = sum(counts.values())
-    elif joined:
-        rows = sum(counts.get(name, 0) for name in joined)
-    else:
+    rows = operator.rows_of_spark(counts)
+    if rows is None or rows == recorded:
         return None
-    return None if rows == recorded else f"has {rows} rows instead of the {recorded} recorded"
+    return f"has {rows} rows instead of the {recorded} recorded"
 
 
 def _name(store: str, family: str) -> str:

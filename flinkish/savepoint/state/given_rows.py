@@ -18,7 +18,7 @@ from flinkish.engine.tables.bootstrap_state import write_rows
 from flinkish.errors import UsageError
 from flinkish.messages.requests import SavepointSummary
 from flinkish.operators.identity import OperatorFacts
-from flinkish.savepoint.format.contents import QueryRecord, QuerySource
+from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord, QuerySource
 from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -99,7 +99,7 @@ def _source(
         new_ids = {n: each.unique_ids for n, each in written.items() if each.unique_ids is not None}
         if new_ids:
             _put_ids(target, f"{COMMITS}/{query.batch_id}", new_ids)
-    facts = [_facts(op.facts, written.get(op.state.ordinal)) for op in query.operators]
+    facts = [_facts(op, written.get(op.state.ordinal)) for op in query.operators]
     return rewritten_source(query, checkpoint, facts)
 
 
@@ -112,8 +112,11 @@ def _put_ids(target: StorageDirectory, name: str, new: Mapping[int, StateIds]) -
         file.write(with_state_ids(entry, name, ids=ids))
 
 
-def _facts(facts: OperatorFacts, written: WrittenOperator | None) -> OperatorFacts:
+def _facts(operator: OperatorRecord, written: WrittenOperator | None) -> OperatorFacts:
     if written is None:
-        return facts
-    digest = written.digest
-    return replace(facts, rows=digest.rows, state_digest=f"{digest.content:016x}")
+        return operator.facts
+    counts = {store: digest.rows for store, digest in written.digests.items()}
+    # A store with several column families has one digest.
+    is_counted = counts.keys() >= {store.name for store in operator.state.stores}
+    rows = operator.rows_of_spark(counts) if is_counted else None
+    return replace(operator.facts, rows=rows, state_digest=f"{written.digest.content:016x}")

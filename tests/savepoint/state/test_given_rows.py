@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from flinkish.client.savepoints import Savepoint
+from flinkish.client.state import first_rows, open_state
 from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.state.given_rows import with_rows
@@ -58,6 +59,25 @@ def test_queries_without_other_rows_keep_their_files(tmp_path: Path) -> None:
     new = with_rows(open_savepoint(old), {"hdfs-agg": []}, str(tmp_path / "made"))
     assert files_of(new.path, "query ids-join") == files_of(old, "query ids-join")
     assert rows(new.path, "hdfs-agg") == []
+
+
+@pytest.mark.parametrize("name", ["ids-join", "changelog-join3"])
+def test_the_rows_of_a_join_are_counted_as_spark_counts_them(tmp_path: Path, name: str) -> None:
+    old = save(tmp_path, name)
+    opened = open_savepoint(old)
+    [operator] = opened.queries[0].operators
+    given = {
+        f"{name}/{store.name}": first_rows(
+            open_state(opened, f"{name}/{store.name}", raw=True), 10_000
+        ).rows
+        for store in operator.state.stores
+    }
+    new = with_rows(opened, given, str(tmp_path / "made"))
+    [made] = open_savepoint(new.path).queries[0].operators
+    buffered = [rows for state, rows in given.items() if state.endswith("-keyWithIndexToValue")]
+    known = None if name == "changelog-join3" else sum(map(len, buffered))
+    assert made.facts.rows == known
+    assert Savepoint.open(new.path).verify("deep").ok
 
 
 @pytest.mark.parametrize(("spark", "line"), [("4.0.1", b"v2"), ("4.1.0", b"v1"), (None, b"v1")])
