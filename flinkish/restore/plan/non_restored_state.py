@@ -17,7 +17,7 @@ from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan, StateVerd
 from flinkish.messages.requests import LeftOut
 from flinkish.restore.origin.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.operator_matching import named_operators
+from flinkish.restore.plan.operator_matching import named_operators, named_sources
 
 _CONSENT = "use -n to start it from the beginning, or restore a later savepoint"
 
@@ -66,7 +66,7 @@ class NonRestored:
     def may_give(self, old: str) -> bool:
         """Return whether a later query may take what ``--uid-map`` calls by this name."""
         sources = [*self.sources, *(s for q in self.queries for s in q.sources or ())]
-        return bool(named_operators(self._every, old)) or any(s.uid == old for s in sources)
+        return bool(named_operators(self._every, old) or named_sources(sources, old))
 
     def may_be_of(self, name: str) -> bool:
         """Return whether a later query may have an operator of this name that takes saved state.

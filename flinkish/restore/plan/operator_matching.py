@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flinkish.connectors.sources import SavedSource
 from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.origin.restore_inputs import (
@@ -132,13 +133,20 @@ def _is_at(operator: SavedOperator, address: str) -> bool:
     return address.startswith(query) and address[len(query) :] in names
 
 
+def named_sources(sources: Sequence[SavedSource], old: str) -> list[SavedSource]:
+    """Return the saved sources that a user's name may mean: by uid, else by ``QUERY/`` and uid."""
+    with_uid = [source for source in sources if source.uid is not None]
+    return [source for source in with_uid if source.uid == old] or [
+        source for source in with_uid if f"{source.query}/{source.uid}" == old
+    ]
+
+
 def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQueryFacts]) -> None:
     """Raise UsageError when ``--uid-map`` names an operator or source that the savepoint lacks."""
     every = [op for query in saved for op in query.operators]
+    sources = [source for query in saved for source in query.sources or ()]
     for new, old in uid_map.items():
-        if not named_operators(every, old) and not any(
-            source.uid == old for query in saved for source in query.sources or ()
-        ):
+        if not named_operators(every, old) and not named_sources(sources, old):
             uids = sorted({op.uid for query in saved for op in query.operators if op.uid})
             raise UsageError(
                 f"the savepoint has no operator {old!r}, whose state the uid map assigns "

@@ -1,7 +1,8 @@
 """The position from which each source of a restored query continues. Pure.
 
-A source is matched by its uid, in any query of the job. Otherwise it is matched by what it reads,
-in the saved queries that gave the state that the source feeds, or if there are none, in the query
+A source is matched by its uid, in any query of the job: first in those that gave the state that the
+source feeds, then in the query that continues. Otherwise it is matched by what it reads, in the
+saved queries that gave the state that the source feeds, or if there are none, in the query
 that continues. A source's name in Spark (``readStream.name``) belongs to its query: it is searched
 for in the query that continues, or if there is none, in those that gave the state. The remaining
 sources of the continuing query are paired in order, as in Spark, so that a path may change. A new
@@ -11,7 +12,7 @@ source starts without a saved position. So does one that ``--reset-source`` name
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flinkish.connectors.sources import (
     RESET,
@@ -25,6 +26,7 @@ from flinkish.connectors.sources import (
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.origin.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
+from flinkish.restore.plan.operator_matching import named_sources
 
 
 @dataclass(frozen=True)
@@ -298,23 +300,37 @@ class _Finder:
             self._used.add((position.query, position.entry))
 
     def _by_uid(self, source: NewSource) -> SavedSource | None:
-        ordered = sorted(self._saved, key=lambda query: query is not self._own)
-        everything = [s for query in ordered for s in query.sources or ()]
+        everything = [s for query in self._saved for s in query.sources or ()]
         old = self._uid_map.get(source.uid or "")
         if old is not None:
-            return next((s for s in everything if s.uid == old), None)
+            return self._nearest(source, named_sources(everything, old))
         own_id = source.lookup_ids[-1]
         near = self._behind(source) if self._own is None else {self._own.key}
         reachable = [
             s for s in everything if s.query in near or not (s.is_named or source.is_named)
         ]
+        v2 = self._hasher is HasherVersion.V2
         for wanted in source.lookup_ids:
             is_explicit = source.uid is not None or wanted != own_id
-            for saved in reachable if is_explicit else ():
-                v2 = self._hasher is HasherVersion.V2
-                if (saved.operator_id_v2 if v2 else saved.operator_id_v3) == wanted:
-                    return saved
+            same = [
+                s
+                for s in (reachable if is_explicit else ())
+                if (s.operator_id_v2 if v2 else s.operator_id_v3) == wanted
+            ]
+            if same:
+                return self._nearest(source, same)
         return None
+
+    def _nearest(self, source: NewSource, same: Sequence[SavedSource]) -> SavedSource | None:
+        """Return the position of the query that gave the state, else that continues, else any."""
+        behind = self._behind(source)
+        own = {self._own.key} if self._own is not None else set()
+        near = next((near for near in (behind, own) if any(s.query in near for s in same)), None)
+        if near is not None:
+            same = [s for s in same if s.query in near]
+        if source.entry in self._reset:
+            return same[0] if same else None
+        return self._one_position(source, same, feeds=near is not None)
 
     def _behind(self, source: NewSource) -> set[str | None]:
         """Return the saved queries that gave the state of the operators that a source feeds."""
@@ -342,18 +358,26 @@ class _Finder:
     def _feeds_taken(self, source: NewSource) -> bool:
         return any(self._taken.get(ordinal) is not None for ordinal in source.feeds)
 
-    def _one_position(self, source: NewSource, same: Sequence[SavedSource]) -> SavedSource | None:
-        offsets = {s.offset for s in same}
-        if len(offsets) > 1:
+    def _one_position(
+        self, source: NewSource, same: Sequence[SavedSource], *, feeds: bool = True
+    ) -> SavedSource | None:
+        """Return the position, refusing several; ``feeds`` says that they belong to its states."""
+        if len({s.offset for s in same}) > 1:
             listed = ", ".join(f"{s.offset} in query '{s.query}'" for s in same)
-            flag = reset_flag(source)
-            raise ConsentNeeded(
-                f"{source.describe()} feeds states that were saved at different positions "
-                f"of it: {listed}",
-                hint="read it separately for each of these operators, or start it from "
-                f"scratch and keep the state: {flag}",
-                reasons=["positions-differ"],
+            text = f"{source.describe()} feeds states that were saved at different positions of it"
+            hint = (
+                "read it separately for each of these operators, or start it from scratch and keep "
+                f"the state: {reset_flag(source)}"
             )
+            if not feeds:
+                text = f"{source.describe()} was saved at different positions by other queries"
+                alone = reset_flag(replace(source, uid=f"{source.query}/{source.uid}"))
+                hint = (
+                    "give the query the name that it had in the savepoint; or read the source "
+                    "separately, with another uid: --uid-map QUERY/UID=NEW; or start it from "
+                    f"scratch: {alone}"
+                )
+            raise ConsentNeeded(f"{text}: {listed}", hint=hint, reasons=["positions-differ"])
         return same[0] if same else None
 
     def _by_order(self) -> None:

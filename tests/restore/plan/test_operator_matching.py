@@ -8,7 +8,16 @@ from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 from flinkish.restore.plan.operator_matching import check_uid_map, match_operators
-from tests.support.restore.query_builders import AGG, DEDUP, id_of, new, old, saved_query, starting
+from tests.support.restore.query_builders import (
+    AGG,
+    DEDUP,
+    id_of,
+    new,
+    old,
+    saved_query,
+    source,
+    starting,
+)
 
 
 def matched(
@@ -95,8 +104,8 @@ def test_the_uid_map_names_uids_and_operator_ids() -> None:
 
 
 def test_a_uid_map_that_names_nothing_is_a_usage_error() -> None:
-    saved = saved_query(old("x"), old("y", 1))
-    check_uid_map({"new": "x"}, [saved])
+    saved = saved_query(old("x"), old("y", 1), sources=(source("rate[]", uid="s"),))
+    check_uid_map({"new": "x", "a": "s", "b": "q/s"}, [saved])
     with pytest.raises(UsageError, match="no operator 'z'") as caught:
         check_uid_map({"new": "z"}, [saved])
     assert "x, y" in str(caught.value.hint)

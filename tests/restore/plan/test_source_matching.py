@@ -138,6 +138,53 @@ def test_one_source_read_twice_goes_on_from_one_position() -> None:
     assert entries(positions(program, saved)) == [("q", 0), ("q", 0)]
 
 
+def _shared_by_two() -> tuple[SavedQueryFacts, SavedQueryFacts]:
+    """Two queries that share a source of uid ``ev``, each at its own position."""
+    return (
+        saved_query(
+            old("x", query="one"),
+            key="one",
+            sources=(source(A, uid="ev", query="one", offset="9"),),
+        ),
+        saved_query(
+            old("y", query="two"),
+            key="two",
+            sources=(source(A, uid="ev", query="two", offset="3"),),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("uid", "uid_map"), [("ev", {}), ("new", {"new": "ev"}), ("new", {"new": "two/ev"})]
+)
+@pytest.mark.parametrize("name", ["two", "three", "one"])
+def test_a_uid_that_two_queries_share_is_that_of_the_query_whose_state_it_feeds(
+    name: str, uid: str, uid_map: dict[str, str]
+) -> None:
+    program = starting(new("y"), name=name, sources=(reads(A, uid=uid, feeds=(0,)),))
+    taken = positions(program, *_shared_by_two(), **uid_map).matched
+    assert taken is not None
+    assert [(s.query, s.offset) for s in taken if s is not None] == [("two", "3")]
+
+
+def test_a_uid_that_two_other_queries_share_is_refused_at_different_positions() -> None:
+    saved = _shared_by_two()
+    both = starting(
+        new("x", 0), new("y", 1), name="one", sources=(reads(A, uid="ev", feeds=(0, 1)),)
+    )
+    with pytest.raises(ConsentNeeded, match="feeds states that were saved at different positions"):
+        positions(both, *saved)
+    stateless = starting(name="three", sources=(reads(A, uid="ev"),))
+    with pytest.raises(ConsentNeeded, match="by other queries: 9 in query 'one', 3 in") as error:
+        positions(stateless, *saved)
+    assert error.value.hint.endswith("start it from scratch: --reset-source three/ev")
+    assert reset(stateless, *saved, names=["three/ev"]).reset == {0}
+    mapped = starting(name="three", sources=(reads(A, uid="new"),))
+    assert entries(positions(mapped, *saved, new="two/ev")) == [("two", 0)]
+    own = starting(name="two", sources=(reads(A, uid="ev"),))
+    assert positions(own, *saved).positions is None
+
+
 def test_unknown_sources_are_left_as_they_are_and_cannot_be_combined() -> None:
     plain = saved_query(old("x"), sources=None)
     assert positions(starting(new("x"), sources=(reads(A),)), plain) == SourceMatches()
