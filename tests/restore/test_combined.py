@@ -96,10 +96,41 @@ def test_a_dataframe_used_twice_has_two_lines_and_one_directory(tmp_path: Path) 
     assert lines(files["offsets/6"]) == ['{"logOffset":5}'] * 2
     kept = sorted(p for p in files if p.startswith("sources/"))
     assert kept == ["sources/0/2.compact", "sources/0/5.compact"]
-    with pytest.raises(ValueError, match="two sources for sources/0"):
-        make(tmp_path / "wrong", cut, cut, sources=(twice[0], TakenSource(1, 0, "0", "0")))
+    same = (twice[0], TakenSource(1, 0, "0", "0"))
+    assert make(tmp_path / "same", cut, cut, sources=same) == files
     with pytest.raises(Corrupt, match="has 1 sources, but no source 1"):
         make(tmp_path / "wrong", cut, sources=(TakenSource(0, 1, "1", "0"),))
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        (None, "", ""),
+        ("offsets/6", '5}\n{"logOffset":5}', '5}\n{"logOffset":4}'),
+        ("offsets/7", '5}\n{"logOffset":5}', '5}\n{"logOffset":4}'),
+        ("sources/1/5.compact", "004.json", "other.json"),
+    ],
+)
+def test_two_reads_become_one_where_they_have_read_the_same(
+    path: str | None, old: str, new: str, tmp_path: Path
+) -> None:
+    root = unpack("spark43-ids-join", tmp_path)
+    shutil.rmtree(root / "sources/1")
+    shutil.copytree(root / "sources/0", root / "sources/1")
+    shutil.copy(root / "offsets/6", root / "offsets/7")
+    if path is not None:
+        rewrite(str(root), path, old, new)
+    cut = read_cut(str(root))
+    assert "offsets/7" in cut.files
+    sources = (TakenSource(0, 0, "0", "0"), TakenSource(0, 1, "1", "0"))
+    if path is not None:
+        with pytest.raises(Incompatible, match="have not read the same input"):
+            make(tmp_path / "new", cut, sources=sources)
+        return
+    files = make(tmp_path / "new", cut, sources=sources)
+    assert lines(files["offsets/7"]) == ['{"logOffset":5}'] * 2
+    kept = sorted(p for p in files if p.startswith("sources/"))
+    assert kept == ["sources/0/2.compact", "sources/0/5.compact"]
 
 
 def test_two_queries_at_different_batches_become_one(tmp_path: Path) -> None:

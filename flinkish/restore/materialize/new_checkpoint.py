@@ -27,7 +27,7 @@ from functools import partial
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.format.log_rewrites import with_commit, with_pins, with_query_id
-from flinkish.checkpoint.format.logs import StateIds
+from flinkish.checkpoint.format.logs import NO_OFFSET, StateIds, parse_offsets
 from flinkish.checkpoint.format.names import (
     COMMITS,
     METADATA,
@@ -48,12 +48,14 @@ from flinkish.restore.materialize.origin_checkpoints import (
     check_digest,
     check_empty_states_fit,
     check_states_agree,
-    damaged,
+    input_files,
     missing_file,
     not_as_recorded,
+    not_one_source,
     parsed,
     read_file,
     read_logs,
+    source_files,
 )
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe, TakenSource, TakenState
 from flinkish.savepoint.format.digests import FileTable
@@ -81,9 +83,10 @@ def make_checkpoint(recipe: Recipe, target: str, *, location: str | None = None)
 
     Raises StorageError if the target is taken or cannot be written, Corrupt if a file of an origin
     is missing or damaged, UnsupportedFormat if a recorded digest has an unknown form, and
-    Incompatible in four cases: the origins' state settings or versions of offset logs differ,
-    sources cannot keep their numbers in an offset log of version 2, state cannot be raised to
-    another version, or empty state is needed for a state store or codec that is not Spark's.
+    Incompatible in five cases: the origins' state settings or versions of offset logs differ,
+    sources cannot keep their numbers in an offset log of version 2, sources that become one have
+    read different input, state cannot be raised to another version, or empty state is needed for a
+    state store or codec that is not Spark's.
     """
     built = storage.locate(target)
     final = built if location is None else storage.locate(location)
@@ -438,17 +441,25 @@ class _Assembly:
         if self._recipe.sources is None:
             yield from self._own_sources()
             return
-        places: dict[str, tuple[int, str]] = {}
-        for source in self._recipe.sources:
+        entries = [parse_offsets(data, OFFSETS) for data in (fresh.offsets, fresh.planned) if data]
+        lines = [dict(zip(entry.sources, entry.offsets, strict=True)) for entry in entries]
+        first: dict[str, tuple[int, TakenSource]] = {}
+        for number, source in enumerate(self._recipe.sources):
             if not isinstance(source, TakenSource):
                 continue
-            place = source.origin, source.directory
-            if source.target not in places:  # a DataFrame used twice has two lines, one directory
-                places[source.target] = place
-                origin = self._recipe.origins[source.origin]
-                yield from _source(origin, source, fresh.positions[source.target])
-            elif places[source.target] != place:
-                raise ValueError(f"two sources for {SOURCES}/{source.target}")
+            line, same = first.setdefault(source.target, (number, source))
+            position = fresh.positions[source.target]
+            origin, other = (self._recipe.origins[each.origin] for each in (source, same))
+            if same is source:
+                yield from _source(origin, source, position)
+            elif (same.origin, same.directory) != (source.origin, source.directory):
+                # A DataFrame used twice has two lines and one directory; it was read twice before.
+                pairs = [{at.get(str(n), NO_OFFSET) for n in (line, number)} for at in lines]
+                if any(len(pair - {NO_OFFSET}) > 1 for pair in pairs) or (
+                    input_files(origin, source.directory, position)
+                    != input_files(other, same.directory, position)
+                ):
+                    raise not_one_source(origin, source.directory, other, same.directory)
 
 
 def _source_file(origin: OriginCheckpoint, path: str, new: str) -> Iterator[_File]:
@@ -462,14 +473,7 @@ def _source_file(origin: OriginCheckpoint, path: str, new: str) -> Iterator[_Fil
 def _source(origin: OriginCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
     """Yield the files of one source up to its position."""
     old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
-    names = [path.removeprefix(old) for path in origin.files if path.startswith(old)]
-
-    try:
-        chosen = source_logs.files_at(names, position, lambda name: read_file(origin, old + name))
-    except FileNotFoundError as error:
-        raise missing_file(origin.at(f"{old}{error.filename}")) from error
-    except ValueError as error:
-        raise damaged(origin, old, error) from error
+    chosen = source_files(origin, old, position)
     for name in chosen.kept:
         if source.move is None:
             yield from _source_file(origin, old + name, new + name)

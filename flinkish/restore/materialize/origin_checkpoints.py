@@ -17,6 +17,7 @@ from flinkish.checkpoint.format.logs import (
     CommitEntry,
     OffsetEntry,
     is_file_source_log,
+    log_offset,
     parse_commit,
     parse_offsets,
 )
@@ -39,6 +40,7 @@ from flinkish.checkpoint.format.pins import (
 )
 from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
 from flinkish.restore.materialize import source_logs, state_files
+from flinkish.restore.materialize.source_logs import SourceFiles
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint
 from flinkish.savepoint.format import digests
 
@@ -181,6 +183,44 @@ def read_logs(origin: OriginCheckpoint) -> OriginLogs:
     data = read_file(origin, planned)
     entry = parsed(origin, planned, parse_offsets, data)
     return replace(logs, planned=entry, planned_bytes=data)
+
+
+def source_files(origin: OriginCheckpoint, directory: str, position: str) -> SourceFiles:
+    """Return the files of a source's directory, which ends in ``/``, up to its position."""
+    names = [p.removeprefix(directory) for p in origin.files if p.startswith(directory)]
+    try:
+        return source_logs.files_at(
+            names, position, lambda name: read_file(origin, directory + name)
+        )
+    except FileNotFoundError as error:
+        raise missing_file(origin.at(f"{directory}{error.filename}")) from error
+    except ValueError as error:
+        raise damaged(origin, directory, error) from error
+
+
+def input_files(origin: OriginCheckpoint, source: str, position: str) -> set[str]:
+    """Return what a file source has read, by its number in ``sources/``; nothing for others."""
+    if log_offset(position) is None:
+        return set()
+    directory = f"{SOURCES}/{source}/"
+    chosen = source_files(origin, directory, position)
+    logs = [parsed(origin, directory + name, source_logs.read_files) for name in chosen.kept]
+    logs += [source_logs.read_files(data, name) for name, data in chosen.written.items()]
+    return {file.path for log in logs for file in log}
+
+
+def not_one_source(
+    origin: OriginCheckpoint, source: str, other: OriginCheckpoint, same: str
+) -> Incompatible:
+    """Return the error for two saved sources that are one now, but have read different input."""
+    places = other.at(f"{SOURCES}/{same}"), origin.at(f"{SOURCES}/{source}")
+    return Incompatible(
+        f"the sources in {places[0]} and {places[1]} are one source of the program now, but have "
+        "not read the same input",
+        hint="read the source separately in each place, as before, or start it from scratch and "
+        "keep the state: --reset-source NAME",
+        reasons=["positions-differ"],
+    )
 
 
 def check_states_agree(base: OriginLogs, others: Sequence[OriginLogs]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.connectors.sources import (
     RESET,
     SET,
@@ -292,6 +293,7 @@ class _Finder:
             if source.entry not in self._found:
                 self._take(source, self._by_signature(source))
         self._by_order()
+        self._check_directories()
         return tuple(self._found.get(source.entry) for source in self._sources)
 
     def _take(self, source: NewSource, position: SavedSource | None) -> None:
@@ -330,7 +332,16 @@ class _Finder:
             same = [s for s in same if s.query in near]
         if source.entry in self._reset:
             return same[0] if same else None
-        return self._one_position(source, same, feeds=near is not None)
+        if near is not None:
+            return self._one_position(source, same)
+        return self._one_position(
+            source,
+            same,
+            "was saved at different positions by other queries",
+            "give the query the name that it had in the savepoint, or read the source separately, "
+            "with another uid: --uid-map QUERY/UID=NEW",
+            name=f"{source.query}/{source.uid}",
+        )
 
     def _behind(self, source: NewSource) -> set[str | None]:
         """Return the saved queries that gave the state of the operators that a source feeds."""
@@ -359,26 +370,43 @@ class _Finder:
         return any(self._taken.get(ordinal) is not None for ordinal in source.feeds)
 
     def _one_position(
-        self, source: NewSource, same: Sequence[SavedSource], *, feeds: bool = True
+        self,
+        source: NewSource,
+        same: Sequence[SavedSource],
+        text: str = "feeds states that were saved at different positions of it",
+        advice: str = "read it separately for each of these operators",
+        name: str | None = None,
     ) -> SavedSource | None:
-        """Return the position, refusing several; ``feeds`` says that they belong to its states."""
-        if len({s.offset for s in same}) > 1:
-            listed = ", ".join(f"{s.offset} in query '{s.query}'" for s in same)
-            text = f"{source.describe()} feeds states that were saved at different positions of it"
-            hint = (
-                "read it separately for each of these operators, or start it from scratch and keep "
-                f"the state: {reset_flag(source)}"
+        """Return the position of ``same``; refuse several, with ``text`` and ``advice``."""
+        places: dict[tuple[QueryKey, str], SavedSource] = {}
+        for s in same:  # of the lines of a DataFrame used twice only one may have a position
+            if s.offset != NO_OFFSET or (s.query, s.directory) not in places:
+                places[s.query, s.directory] = s
+        if len({s.offset for s in places.values()}) > 1:
+            listed = ", ".join(f"{s.offset} in query '{s.query}'" for s in places.values())
+            flag = reset_flag(source if name is None else replace(source, uid=name))
+            raise ConsentNeeded(
+                f"{source.describe()} {text}: {listed}",
+                hint=f"{advice}, or start it from scratch and keep the state: {flag}",
+                reasons=["positions-differ"],
             )
-            if not feeds:
-                text = f"{source.describe()} was saved at different positions by other queries"
-                alone = reset_flag(replace(source, uid=f"{source.query}/{source.uid}"))
-                hint = (
-                    "give the query the name that it had in the savepoint; or read the source "
-                    "separately, with another uid: --uid-map QUERY/UID=NEW; or start it from "
-                    f"scratch: {alone}"
-                )
-            raise ConsentNeeded(f"{text}: {listed}", hint=hint, reasons=["positions-differ"])
         return same[0] if same else None
+
+    def _check_directories(self) -> None:
+        """Refuse different positions for a DataFrame used twice: it is one source in Spark."""
+        for source in self._sources:
+            self._one_position(
+                source,
+                [
+                    self._found[other.entry]
+                    for other in self._sources
+                    if other.directory == source.directory
+                    and other.entry in self._found
+                    and other.entry not in self._reset
+                ],
+                "is one source now, and was saved as several at different positions",
+                "read it separately in each place, as before",
+            )
 
     def _by_order(self) -> None:
         """Pair the remaining sources in order, if the queries have equally many left and in all."""

@@ -42,8 +42,6 @@ FILES = "files"
 MOMENT = "moment"
 #: Converted or raised again by its caller, in this module or in ``checkpoint/format``.
 PASSED_ON = "passed on"
-#: A fault of the planner: never a user's.
-INTERNAL = "internal"
 #: (module, function, what is raised) -> who says it before.
 RAISED = {
     ("checkpoint_migration", "make_rewritten", "the same"): PASSED_ON,
@@ -55,9 +53,7 @@ RAISED = {
     ("new_checkpoint", "_moved_state", "missing_file"): FILES,
     ("new_checkpoint", "_put", "missing_file"): FILES,
     ("new_checkpoint", "_put", "not_as_recorded"): FILES,
-    ("new_checkpoint", "_source", "damaged"): FILES,
-    ("new_checkpoint", "_source", "missing_file"): FILES,
-    ("new_checkpoint", "_sources", "ValueError"): INTERNAL,
+    ("new_checkpoint", "_sources", "not_one_source"): PLAN,
     ("new_checkpoint", "check_free", "StorageError"): MOMENT,
     ("new_checkpoint", "make_checkpoint", "the same"): PASSED_ON,
     ("new_logs", "_lines", "_refusal"): PLAN,
@@ -71,6 +67,8 @@ RAISED = {
     ("origin_checkpoints", "check_states_agree", "_disagree"): PLAN,
     ("origin_checkpoints", "parsed", "damaged"): FILES,
     ("origin_checkpoints", "read_file", "missing_file"): FILES,
+    ("origin_checkpoints", "source_files", "damaged"): FILES,
+    ("origin_checkpoints", "source_files", "missing_file"): FILES,
     ("source_logs", "_parsed", "CheckpointFormatError"): PASSED_ON,
     ("source_logs", "_parsed", "the same"): PASSED_ON,
     ("source_logs", "files_at", "FileNotFoundError"): PASSED_ON,
@@ -123,6 +121,13 @@ def renumbered_source(tmp_path: Path) -> Recipe:
     return Recipe((origin(read_cut(str(root))),), sources=sources)
 
 
+def joined_sources(tmp_path: Path) -> Recipe:
+    root = unpack("spark43-ids-join", tmp_path)
+    rewrite(str(root), "sources/1/5.compact", "004.json", "other.json")
+    sources = (TakenSource(0, 0, "0", "0"), TakenSource(0, 1, "1", "0"))
+    return Recipe((origin(read_cut(str(root))),), sources=sources)
+
+
 def two_settings(tmp_path: Path) -> Recipe:
     (tmp_path / "other").mkdir()
     one = unpack("spark43-hdfs-agg", tmp_path)
@@ -165,6 +170,10 @@ PLANNED: dict[tuple[str, str, str], tuple[Callable[[Path], Recipe], str]] = {
     ("state_files", "empty_store", "Incompatible"): (
         empty_of(f"{_STORE}providerClass", "own.Provider"),
         "provider own.Provider",
+    ),
+    ("new_checkpoint", "_sources", "not_one_source"): (
+        joined_sources,
+        "have not read the same input",
     ),
     ("new_logs", "_lines", "_refusal"): (two_versions, "an offset log of version 2"),
     ("new_logs", "_named_line", "_refusal"): (renumbered_source, "would become '1'"),

@@ -177,12 +177,23 @@ def test_a_uid_that_two_other_queries_share_is_refused_at_different_positions() 
     stateless = starting(name="three", sources=(reads(A, uid="ev"),))
     with pytest.raises(ConsentNeeded, match="by other queries: 9 in query 'one', 3 in") as error:
         positions(stateless, *saved)
-    assert error.value.hint.endswith("start it from scratch: --reset-source three/ev")
+    assert error.value.hint.endswith("from scratch and keep the state: --reset-source three/ev")
     assert reset(stateless, *saved, names=["three/ev"]).reset == {0}
     mapped = starting(name="three", sources=(reads(A, uid="new"),))
     assert entries(positions(mapped, *saved, new="two/ev")) == [("two", 0)]
     own = starting(name="two", sources=(reads(A, uid="ev"),))
     assert positions(own, *saved).positions is None
+
+
+def test_a_source_read_twice_and_now_one_goes_on_from_one_position() -> None:
+    def saved(offset: str) -> SavedQueryFacts:
+        return saved_query(sources=(source(A, 0, offset="5"), source(A, 1, offset=offset)))
+
+    program = starting(sources=(reads(A, 0, directory="0"), reads(A, 1, directory="0")))
+    assert entries(positions(program, saved("5"))) == [("q", 0), ("q", 1)]
+    with pytest.raises(ConsentNeeded, match="is one source now, and was saved as several"):
+        positions(program, saved("6"))
+    assert entries(reset(program, saved("6"), names=[A])) == [None, None]
 
 
 def test_unknown_sources_are_left_as_they_are_and_cannot_be_combined() -> None:
