@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -129,13 +130,35 @@ def compare_with_expected(
     if expected is None:
         return None
     now, then = _decisions(plan, name), _decisions(expected, name)
-    for key in now:
-        if now[key] != then[key]:
-            return Incompatible(
-                f"query '{name}': the restore is not the planned one: its {key} have changed",
-                hint="make a new plan with: flinkish check -o plan.json",
-            )
-    return None
+    changed = [key for key in now if now[key] != then[key]]
+    costs, planned = _costs(plan, name), _costs(expected, name)
+    changed += [key for key in costs if _is_higher(costs[key], planned[key])]
+    if not changed:
+        return None
+    return Incompatible(
+        f"query '{name}': the restore is not the planned one: its {changed[0]} have changed",
+        hint="make a new plan with: flinkish check -o plan.json",
+    )
+
+
+def _costs(plan: RestorePlan, query: str) -> dict[str, list[float | None]]:
+    """Return what a plan costs one query, in numbers that may fall but not rise; None: unknown."""
+    sources = [row for row in plan.sources if row.query == query]
+    identities = [row.query_id for row in plan.queries if row.name == query]
+    batches = [each.batches for each in plan.checks if each.query == query and each.batches != -1]
+    return {
+        "query ids": [None if each is None else not each.keep for each in identities],
+        "lost rows": [row.lost_rows for row in sources],
+        "repeated rows": [row.repeated_rows for row in sources],
+        "repeated batches": [math.inf if number is None else number for number in batches],
+    }
+
+
+def _is_higher(now: Sequence[float | None], then: Sequence[float | None]) -> bool:
+    return any(
+        cost is not None and planned is not None and cost > planned
+        for cost, planned in zip(now, then, strict=False)
+    )
 
 
 def _decisions(plan: RestorePlan, query: str) -> dict[str, list[tuple[object, ...]]]:
@@ -162,7 +185,7 @@ def _decisions(plan: RestorePlan, query: str) -> dict[str, list[tuple[object, ..
             if row.query == query and row.verdict != dropped
         ],
         "sources": [
-            (row.uid, row.signature, row.entry, row.verdict, row.reason, row.origin)
+            (row.uid, row.signature, row.entry, row.verdict, row.reason, row.origin, row.set_to)
             for row in plan.sources
             if row.query == query and row.verdict != dropped
         ],

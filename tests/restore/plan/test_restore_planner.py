@@ -718,6 +718,35 @@ def test_a_plan_that_has_changed_is_noticed() -> None:
     assert compare_with_expected(plan(new("a"), new("b", 1), new("c", 2)), shown, "q") is not None
 
 
+def test_a_plan_that_costs_more_than_the_one_seen_is_noticed() -> None:
+    def plan(end: int = 100, run: int | None = None, where: str | None = None) -> RestorePlan:
+        runs = () if run is None else (OtherRun("j1", JobState.CANCELED, run, run),)
+        planner = planner_of(
+            saved_query(old("a"), sources=(source("kafka[subscribe=a]", offset='{"a":{"0":90}}'),)),
+            facts=Facts(answer=BrokerAnswer({"a": {0: Available(0, end)}}), runs=runs),
+            set_offsets=() if where is None else (("kafka[subscribe=a]", where),),
+            accept_lost_rows=True,
+        )
+        query = starting(new("a"), sources=(reads("kafka[subscribe=a]", feeds=(0,)),))
+        query = replace(query, sink=replace(query.sink, format="kafka"))
+        return planner.restore_plan_of(planner.plan(query, {}))
+
+    def changed(now: RestorePlan, then: RestorePlan) -> str:
+        error = compare_with_expected(now, then, "q")
+        return "" if error is None else error.message.partition("its ")[2]
+
+    assert changed(plan(1000, where="latest"), plan(where="latest")) == "sources have changed"
+    assert changed(plan(1000), plan()) == ""
+    assert changed(plan(run=50), plan()) == "query ids have changed"
+    assert changed(plan(), plan(run=50)) == ""
+    assert changed(plan(run=60), plan(run=50)) == "repeated batches have changed"
+    row = replace(plan().sources[0], lost_rows=5)
+    then = replace(plan(), sources=(row,))
+    now = replace(plan(), sources=(replace(row, lost_rows=6),))
+    assert changed(now, then) == "lost rows have changed"
+    assert changed(then, now) == ""
+
+
 def test_the_text_has_a_row_for_everything_and_the_advice_below() -> None:
     planner = planner_of(saved_query(old("kept", kind=DEDUP), old("gone", 1)))
     planner.plan(starting(new("kept", 3), new("fresh", 1, kind=AGG)), {1: EmptyState(2)})
