@@ -35,10 +35,9 @@ from flinkish.launch.driver_process import DriverProcess, end_of, explained, how
 from flinkish.launch.notifier import Addressees, Notifier
 from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.messages.launch import Secrets
-from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ENDS, JobRecord, JobState, may_follow
-from flinkish.registry.liveness import process_ref, silence, silence_limit
+from flinkish.registry.liveness import carry_out_cancel, process_ref, silence, silence_limit
 from flinkish.registry.statements import is_guess
 
 _T = TypeVar("_T")
@@ -100,7 +99,7 @@ def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bo
             print(f"flinkish: another process supervises job {job_id}", file=sys.stderr)
             return False
         if job.state is JobState.CANCELLING:
-            job = registry.transition(job_id, JobState.CANCELED, "before its driver started")
+            job = carry_out_cancel(registry, job_id, "before its driver started") or job
         if job.state.is_final:
             return False
         try:
@@ -180,8 +179,9 @@ def _record_end(
         if failure is not None and failure.get("id") == ProgramFailed.id:
             failure = explained(failure, text)
         registry.update_job(job_id, exit_status=status, failure=failure)
+        how = f"its driver {how_it_ended(status)}"
         if job.state is JobState.CANCELLING:
-            registry.transition(job_id, JobState.CANCELED, f"its driver {how_it_ended(status)}")
+            carry_out_cancel(registry, job_id, how)
             return None
         guessed = job.state is JobState.FAILED and is_guess(failure)
         if job.state.is_final and not guessed:
@@ -190,11 +190,10 @@ def _record_end(
         if ended_by is not None and may_follow(job.state, ENDS[ended_by]):
             over = WrongState("the job ended before it served the request")
             registry.abandon(job_id, over.to_record())
-            why = f"its driver {how_it_ended(status)}, after the {ended_by.value} was complete"
+            why = f"{how}, after the {ended_by.value} was complete"
             registry.transition(job_id, ENDS[ended_by], why)
             return None
-        how = f"its driver {how_it_ended(status)}"
-        if not job.state.is_final and _carry_out_cancel(registry, job_id, how):
+        if carry_out_cancel(registry, job_id, how) is not None:
             return None
         if end_requested:
             lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended the driver")
@@ -280,30 +279,15 @@ def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float)
 def _is_cancelled(url: str, job_id: str) -> bool:
     """Return whether the job has ended, after carrying out a plain cancel that is pending."""
     with Registry.open(url, create=False) as registry:
-        _carry_out_cancel(registry, job_id, "before its driver started again")
+        carry_out_cancel(registry, job_id, "before its driver started again")
         return registry.job(job_id).state.is_final
-
-
-def _carry_out_cancel(registry: Registry, job_id: str, reason: str) -> bool:
-    """Cancel a job without a driver if that is requested; return whether it is."""
-    request_id = registry.plain_cancel(job_id)
-    if request_id is None:
-        return False
-    registry.transition(job_id, JobState.CANCELLING, "cancel requested")
-    registry.transition(job_id, JobState.CANCELED, reason)
-    registry.complete(request_id, RequestResult())
-    ended = WrongState("the job was canceled before it served the request")
-    registry.abandon(job_id, ended.to_record())
-    return True
 
 
 def _record_requested_end(url: str, job_id: str) -> None:
     """Record the end of a job whose supervisor was asked to end before the driver was started."""
     with Registry.open(url, create=False) as registry:
-        job = registry.job(job_id)
-        if job.state is JobState.CANCELLING:
-            registry.transition(job_id, JobState.CANCELED, "before its driver started again")
-        elif not job.state.is_final:
+        canceled = carry_out_cancel(registry, job_id, "before its driver started again")
+        if canceled is None and not registry.job(job_id).state.is_final:
             lost = DriverLost("its supervisor was ended before it could start the driver again")
             registry.transition(job_id, JobState.FAILED, lost.message, failure=lost.to_record())
             registry.abandon(job_id, lost.to_record())

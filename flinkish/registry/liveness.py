@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from flinkish.config import parse_duration
 from flinkish.errors import DriverLost, RegistryError, WrongState
+from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ENDS, JobRecord, JobState, ProcessRef, may_follow
 
@@ -157,7 +158,8 @@ def reconcile(
 ) -> list[JobRecord]:
     """Return the current records of jobs; a job that counts as lost becomes FAILED.
 
-    One that was stopped or canceled before its driver died becomes FINISHED or CANCELED.
+    One that was stopped or canceled before its driver died, or that a plain cancel was to end,
+    becomes FINISHED or CANCELED.
     A job whose supervisor is about to start a new driver is only shown as FAILING. A lost job gets
     a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
     supervisor that knows the real failure may replace it afterwards. If the registry cannot
@@ -186,12 +188,17 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
     if ended_by is not None and may_follow(job.state, ENDS[ended_by]):
         state, failure = ENDS[ended_by], None
         reason = f"{reason}, after the {ended_by.value} was complete"
+    elif job.state is JobState.CANCELLING or registry.plain_cancel(job.job_id) is not None:
+        state, failure = JobState.CANCELED, None
     else:
         state, failure = JobState.FAILED, lost
     if tail and failure is not None:
         reason = f"{reason}; its log ends with: {tail[-1][:200]}"
     if not registry.read_only:
         try:
+            if state is JobState.CANCELED and ended_by is None:
+                canceled = carry_out_cancel(registry, job.job_id, reason, seen=job)
+                return canceled or registry.job(job.job_id)
             ended = registry.transition(job.job_id, state, reason, failure=failure, seen=job)
             registry.abandon(job.job_id, lost)
             return ended
@@ -200,6 +207,27 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
         except RegistryError:
             pass  # readable but not writable: show the failure; the next reader may write it
     return replace(job, state=state, end_time=now, failure=failure)
+
+
+def carry_out_cancel(
+    registry: Registry, job_id: str, reason: str, *, seen: JobRecord | None = None
+) -> JobRecord | None:
+    """Cancel a job without a driver if a plain cancel asks for it or has begun, and return the job.
+
+    ``seen`` is an argument of :meth:`.Registry.transition`. After a RegistryError it may be called
+    again. Raises WrongState if the job has changed meanwhile.
+    """
+    request_id = registry.plain_cancel(job_id)
+    state = registry.job(job_id).state
+    if state.is_final or (request_id is None and state is not JobState.CANCELLING):
+        return None
+    registry.transition(job_id, JobState.CANCELLING, "cancel requested", seen=seen)
+    # The requests first: nobody comes back to those of a job that has ended.
+    if request_id is not None:
+        registry.complete(request_id, RequestResult(stop_method="kill"))
+    ended = WrongState("the job was canceled before it served the request")
+    registry.abandon(job_id, ended.to_record())
+    return registry.transition(job_id, JobState.CANCELED, reason)
 
 
 def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from flinkish.errors import (
@@ -25,7 +26,6 @@ from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
 from flinkish.registry.rows import (
     REQUEST_COLUMNS,
-    arguments_of,
     dump,
     request_of,
     request_values,
@@ -273,12 +273,15 @@ class Mailbox:
     def plain_cancel(self, job_id: str) -> str | None:
         """Return the id of a job's plain cancel that has no result yet, or None."""
         rows = self._read(
-            "SELECT request_id, kind, arguments FROM flinkish_requests WHERE job_id = :id "
+            f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE job_id = :id "
             f"AND kind = 'cancel' AND state IN {_UNFINISHED} ORDER BY number",
             id=job_id,
         )
-        cancels = (row["request_id"] for row in rows if is_plain_cancel(arguments_of(row)))
-        return next(cancels, None)
+        for row in rows:
+            with suppress(RegistryError, UnsupportedFormat):  # claim() fails such a request
+                if is_plain_cancel(request_of(row).arguments):
+                    return str(row["request_id"])
+        return None
 
     def stops_together(self) -> list[Request]:
         """Return all requests of every ``stop --all``, oldest first."""

@@ -7,14 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from flinkish.errors import DriverLost, WrongState
-from flinkish.launch.supervisor import _record_end
+from flinkish.errors import DriverLost, RegistryError, WrongState
+from flinkish.launch.supervisor import (
+    _is_cancelled,
+    _record_end,
+    _record_requested_end,
+)
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import CancelArguments, RequestResult, SavepointArguments
@@ -286,6 +292,68 @@ def test_a_cancel_that_a_dying_driver_has_not_carried_out_cancels_the_job(
     assert states(registry, job)[-2:] == ["CANCELLING", "CANCELED"]
     assert registry.request(cancel.request_id).state is RequestState.COMPLETED
     assert registry.request(other.request_id).state is RequestState.FAILED
+
+
+@pytest.mark.parametrize("requested", [False, True], ids=["killed", "shutdown"])
+def test_a_cancel_that_was_begun_is_completed(
+    registry: Registry, registry_url: str, requested: bool
+) -> None:
+    """Its driver died before it had answered, or its supervisor is asked to end."""
+    job = supervised(registry, options=RETURNS)
+    cancel = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    other = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
+    if requested:  # it waits to start the driver again
+        failing = registry.transition(job.job_id, JobState.FAILING)
+        registry.restart(failing, "attempt 1", process_ref())
+        _record_requested_end(registry_url, job.job_id)
+    else:
+        registry.claim(job.job_id)
+        registry.transition(job.job_id, JobState.CANCELLING)
+        assert _record_end(registry_url, job.job_id, -9, [1.0], end_requested=False) is None
+    assert registry.job(job.job_id).state is JobState.CANCELED
+    assert registry.request(cancel.request_id).state is RequestState.COMPLETED
+    assert registry.request(other.request_id).state is RequestState.FAILED
+
+
+@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("waits", [False, True], ids=["ended", "waits"])
+def test_a_cancel_during_which_the_registry_fails_is_carried_out_all_the_same(
+    registry: Registry,
+    registry_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: bool,
+    step: int,
+) -> None:
+    job = supervised(registry, options=RETURNS)
+    cancel = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    if waits:
+        failing = registry.transition(job.job_id, JobState.FAILING)
+        registry.restart(failing, "attempt 1", process_ref())
+    calls = 0
+
+    def failing_once(name: str) -> None:
+        method = getattr(Registry, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            result = method(*arguments, **options)
+            if calls == step + 1:
+                raise RegistryError("the server went away during the commit")
+            return result
+
+        monkeypatch.setattr(Registry, name, call)
+
+    for name in ("transition", "complete", "abandon"):
+        failing_once(name)
+    action: Callable[[], object] = partial(_is_cancelled, registry_url, job.job_id)
+    if not waits:
+        action = partial(_record_end, registry_url, job.job_id, -9, [1.0], end_requested=False)
+    with pytest.raises(RegistryError):
+        action()
+    assert action() is (True if waits else None)
+    assert registry.job(job.job_id).state is JobState.CANCELED
+    assert registry.request(cancel.request_id).state is RequestState.COMPLETED
 
 
 def test_a_cancel_with_a_savepoint_that_was_not_taken_cancels_nothing(

@@ -15,7 +15,7 @@ import pytest
 from flinkish.errors import WrongState
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch
-from flinkish.messages.requests import RequestResult, SavepointArguments
+from flinkish.messages.requests import CancelArguments, RequestResult, SavepointArguments
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind, RequestState
 from flinkish.registry.liveness import (
@@ -263,6 +263,42 @@ def test_a_job_that_was_stopped_before_its_driver_died_is_finished(
     assert seen == registry.job(job.job_id)
     assert seen.state is (JobState.FAILED if restarted else JobState.FINISHED)
     assert (seen.failure is not None) is restarted
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["pending", "cancelling"])
+def test_a_job_that_was_being_canceled_when_its_driver_died_is_canceled(
+    registry: Registry, make_job: MakeJob, begun: bool
+) -> None:
+    """Else ``recover`` would start it again."""
+    job = make_job(driver=ProcessRef(HERE, 2**22 + 1, 5))
+    registry.add_job(job)
+    cancel = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    other = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
+    if begun:
+        registry.claim(job.job_id)
+        registry.transition(job.job_id, JobState.CANCELLING)
+    (seen,) = reconcile(registry, [registry.job(job.job_id)])
+    assert seen == registry.job(job.job_id)
+    assert (seen.state, seen.failure) == (JobState.CANCELED, None)
+    assert [change.state.value for change in registry.state_history(job.job_id)][1:] == [
+        "CANCELLING",
+        "CANCELED",
+    ]
+    assert registry.request(cancel.request_id).state is RequestState.COMPLETED
+    assert registry.request(other.request_id).state is RequestState.FAILED
+
+
+def test_a_request_that_cannot_be_read_is_no_cancel(
+    sqlite_registry: Registry, make_job: MakeJob
+) -> None:
+    job = make_job(driver=ProcessRef(HERE, 2**22 + 1, 5))
+    sqlite_registry.add_job(job)
+    sqlite_registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    sqlite_registry._database.write(
+        lambda tx: tx.execute("UPDATE flinkish_requests SET arguments = '{}'")
+    )
+    (seen,) = reconcile(sqlite_registry, [job])
+    assert seen.state is JobState.FAILED
 
 
 def test_a_job_that_ended_between_two_looks_keeps_its_end(
