@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -43,6 +44,7 @@ from flinkish.registry.jobs import (
     RequestState,
     arguments_for,
 )
+from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.driver.runtime.test_query_reports import Run, fake_query
 from tests.support.driver.in_process_job import InProcessJob
@@ -442,6 +444,28 @@ def test_a_driver_without_its_jvm_ends_whether_or_not_the_registry_is_reached(
     leave_without_jvm(runtime, left.append)
     assert left == [1]
     assert registry.job(runtime.job_id).state.is_final == (calls == 0)
+
+
+@pytest.mark.parametrize("has_started", [False, True], ids=["waits", "new driver"])
+def test_a_driver_without_its_jvm_leaves_a_job_alone_that_is_started_again(
+    registry: Registry, has_started: bool
+) -> None:
+    """Its supervisor has seen the end of the JVM too, and was faster."""
+    runtime = bare_runtime(registry)
+    registry.transition(runtime.job_id, JobState.FAILING)
+    registry.restart(registry.job(runtime.job_id), "attempt 1, in 1 s", process_ref())
+    if has_started:
+        registry.update_job(runtime.job_id, driver=process_ref(os.getppid()))
+        registry.transition(runtime.job_id, JobState.CREATED)
+    cancel = registry.submit(
+        runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None)
+    )
+    before = registry.job(runtime.job_id)
+    left: list[int] = []
+    leave_without_jvm(runtime, left.append)
+    assert left == [1]
+    assert registry.job(runtime.job_id) == before
+    assert registry.request(cancel.request_id).state is RequestState.PENDING
 
 
 def test_a_stopped_job_whose_jvm_dies_before_its_program_ends_is_finished(

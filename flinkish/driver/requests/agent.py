@@ -173,11 +173,16 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
         log(f"job failed: {error.message}" if ending is None else error.message)
         failure = error.to_record() if ending is None else None
         state = ending or failed_state(runtime.launch)
+        job = registry.job(job_id)
+        if job.state is JobState.RESTARTING or job.driver not in (None, process_ref()):
+            return  # its supervisor has seen the end too, and starts the next driver
         if state.is_final:  # else the supervisor decides on the requests too
             registry.abandon(job_id, error.to_record())
-        registry.transition(job_id, state, error.message, failure=failure)
+        registry.transition(job_id, state, error.message, failure=failure, seen=job)
     except RegistryError as unreachable:  # the supervisor, or a reader, will record it
         log(f"registry: {unreachable.message}")
+    except WrongState as changed:  # somebody else has recorded it, or will
+        log(changed.message)
     finally:
         leave(1 if ending is None else 0)
 
