@@ -61,8 +61,8 @@ def main(argv: Sequence[str]) -> int:
         The registry cannot be reached, or lacks the job.
     """
     registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
-    job = registry.job(os.environ["FLINKISH_JOB_ID"])
-    registry.update_job(job.job_id, driver=process_ref(os.getpid()))
+    job = persistently(lambda: registry.job(os.environ["FLINKISH_JOB_ID"]))
+    persistently(lambda: registry.update_job(job.job_id, driver=process_ref(os.getpid())))
     try:
         runtime, agent, hook = assemble(registry, job)
     except FlinkishError as error:
@@ -70,7 +70,8 @@ def main(argv: Sequence[str]) -> int:
         return 1
     restore = job.launch.restore
     if restore is None or not restore.is_awaited:  # a handover's job is CREATED once ready
-        registry.transition(job.job_id, JobState.CREATED, f"driver started on {platform.node()}")
+        why = f"driver started on {platform.node()}"
+        persistently(lambda: registry.transition(job.job_id, JobState.CREATED, why))
     hook.install()
     agent.start()
     outcome = run_program(argv)

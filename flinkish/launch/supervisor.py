@@ -42,8 +42,8 @@ from flinkish.registry.statements import is_guess
 
 _T = TypeVar("_T")
 
-#: Seconds to wait, after a driver has started, for a registry that is unavailable (its server is
-#: being restarted, for example).
+#: Seconds to wait, after the first start of a driver, for a registry that is unavailable (its
+#: server is being restarted, for example).
 REGISTRY_PATIENCE = 300.0
 #: Seconds between two looks for a cancel while a job waits to be started again.
 _LOOK = 0.5
@@ -70,7 +70,7 @@ def _supervise(job_id: str, url: str, secrets: Secrets) -> int:
     failures: list[float] = []
     driver = DriverProcess()
     while True:
-        if not _start(driver, job_id, url, secrets):
+        if not _start(driver, job_id, url, secrets, is_restart=bool(failures)):
             return 1 if failures else 0
         try:
             status = driver.wait()
@@ -90,28 +90,43 @@ def _supervise(job_id: str, url: str, secrets: Secrets) -> int:
             return 1
 
 
-def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bool:
-    """Start the driver; return False when there is nothing to start, or it cannot be started."""
-    registry = Registry.open(url, create=False)
+def _start(
+    driver: DriverProcess, job_id: str, url: str, secrets: Secrets, *, is_restart: bool
+) -> bool:
+    """Start the driver; return False when there is nothing to start, or it cannot be started.
+
+    Only a restart waits for the registry: at the first start the client reports that it failed.
+    """
+    take_over = partial(_take_over, url, job_id)
+    job = _persistently(take_over) if is_restart else take_over()
+    if job is None:
+        return False
     try:
+        driver.start(job, url, secrets)
+    except FlinkishError as error:
+        print(f"flinkish: {error.message}", file=sys.stderr)
+        _persistently(partial(_record_unstarted, url, job_id, error))
+        return False
+    return True
+
+
+def _take_over(url: str, job_id: str) -> JobRecord | None:
+    """Record this process as the job's supervisor; return the job if its driver is to start."""
+    with Registry.open(url, create=False) as registry:
         job = registry.supervise(job_id, process_ref())
         if job is None:  # this process started late, or slept: the job has another supervisor now
             print(f"flinkish: another process supervises job {job_id}", file=sys.stderr)
-            return False
+            return None
         if job.state is JobState.CANCELLING:
             job = carry_out_cancel(registry, job_id, "before its driver started") or job
-        if job.state.is_final:
-            return False
-        try:
-            driver.start(job, url, secrets)
-        except FlinkishError as error:
-            print(f"flinkish: {error.message}", file=sys.stderr)
-            registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
-            registry.abandon(job_id, error.to_record())
-            return False
-    finally:
-        registry.close()
-    return True
+        return None if job.state.is_final else job
+
+
+def _record_unstarted(url: str, job_id: str, error: FlinkishError) -> None:
+    """Record that a job's driver could not be started."""
+    with Registry.open(url, create=False) as registry:
+        registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
+        registry.abandon(job_id, error.to_record())
 
 
 def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:

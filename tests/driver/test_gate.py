@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver import job as driver_job
 from flinkish.driver.job import conclude
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.requests import actions, agent, drain, job_savepoint, time_limit
@@ -466,6 +467,28 @@ def test_a_driver_without_its_jvm_leaves_a_job_alone_that_is_started_again(
     assert left == [1]
     assert registry.job(runtime.job_id) == before
     assert registry.request(cancel.request_id).state is RequestState.PENDING
+
+
+@pytest.mark.parametrize("method", ["job", "update_job"])
+def test_a_driver_that_starts_waits_for_the_registry(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Else an outage of the registry would use up an attempt of the restart strategy."""
+    runtime = bare_runtime(registry)
+
+    def refuse(*_: Any) -> Any:
+        raise WrongState("the driver has come this far")
+
+    monkeypatch.setattr(driver_job, "assemble", refuse)
+    monkeypatch.setattr(driver_job, "Registry", SimpleNamespace(open=lambda *_, **__: registry))
+    monkeypatch.setattr(agent, "_PAUSE", 0.0)
+    monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
+    monkeypatch.setenv("FLINKISH_REGISTRY", "sqlite:////r.db")
+    monkeypatch.setenv("FLINKISH_JOB_ID", runtime.job_id)
+    assert driver_job.main([]) == 1
+    failure = registry.job(runtime.job_id).failure
+    assert failure is not None
+    assert failure["message"] == "the driver has come this far"
 
 
 def test_a_stopped_job_whose_jvm_dies_before_its_program_ends_is_finished(

@@ -11,17 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from flinkish.errors import DriverLost, RegistryError, WrongState
+from flinkish.errors import DriverLost, LaunchFailed, RegistryError, WrongState
 from flinkish.launch.supervisor import (
     _is_cancelled,
     _record_end,
     _record_requested_end,
+    _start,
 )
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, Secrets
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import CancelArguments, RequestResult, SavepointArguments
 from flinkish.registry.job_registry import Registry
@@ -354,6 +356,38 @@ def test_a_cancel_during_which_the_registry_fails_is_carried_out_all_the_same(
     assert action() is (True if waits else None)
     assert registry.job(job.job_id).state is JobState.CANCELED
     assert registry.request(cancel.request_id).state is RequestState.COMPLETED
+
+
+@pytest.mark.parametrize("method", ["supervise", "transition"])
+def test_the_start_of_the_next_attempt_waits_for_the_registry(
+    registry: Registry, registry_url: str, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """It reports that the driver cannot be started, but tries that only once."""
+    job = supervised(registry, JobState.FAILING, options=RETURNS)
+    registry.restart(job, "attempt 1", process_ref())
+    write, calls = getattr(Registry, method), 0
+
+    def away_once(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RegistryError("the server is gone")
+        return write(*arguments, **options)
+
+    started: list[str] = []
+
+    def start(job: JobRecord, *_: object) -> None:
+        started.append(job.job_id)
+        raise LaunchFailed("there is no spark-submit")
+
+    monkeypatch.setattr(Registry, method, away_once)
+    driver: Any = SimpleNamespace(start=start)
+    assert not _start(driver, job.job_id, registry_url, Secrets(), is_restart=True)
+    assert (started, calls) == ([job.job_id], 2)
+    final = registry.job(job.job_id)
+    assert final.state is JobState.FAILED
+    assert final.failure is not None
+    assert final.failure["id"] == "launch-failed"
 
 
 def test_a_cancel_with_a_savepoint_that_was_not_taken_cancels_nothing(

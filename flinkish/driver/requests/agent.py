@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from typing import TypeVar
 
 from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
@@ -19,6 +20,7 @@ from flinkish.registry.liveness import process_ref
 
 #: The variable with the port of the JVM that has started this Python (``PythonRunner``).
 GATEWAY = "PYSPARK_GATEWAY_PORT"
+_T = TypeVar("_T")
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
 _PAUSE = 1.0  # seconds between attempts to record the end of the job
 #: Seconds for which the end of the job is tried to be recorded once its program has ended.
@@ -187,22 +189,20 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
         leave(1 if ending is None else 0)
 
 
-def persistently(write: Callable[[], object]) -> None:
-    """Write to the registry, and repeat that for a while if it is unavailable; else RegistryError.
+def persistently(action: Callable[[], _T]) -> _T:
+    """Use the registry, and repeat that for a while if it is unavailable; else RegistryError.
 
     If the end of a job were not recorded, it would count as failed, and might be restarted.
     """
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
-            write()
+            return action()
         except RegistryError as error:
             log(f"registry: {error.message}")
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_PAUSE)
-        else:
-            return
 
 
 def finish_now(
