@@ -10,8 +10,9 @@ from flinkish.client.context import Context
 from flinkish.client.restart_plan import Restart, plan_restart
 from flinkish.client.restarts import carry_out
 from flinkish.errors import FlinkishError
-from flinkish.launch.restart_strategy import name_in
-from flinkish.registry.jobs import JobRecord
+from flinkish.launch.restart_strategy import may_restart, name_in
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.statements import is_guess
 
@@ -93,8 +94,16 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
     return [
         job
         for job in registry.unacknowledged()
-        if is_guess(job.failure)
-        and name_in(job.launch.options) != "none"  # also of another launcher: that is refused
+        if name_in(job.launch.options) != "none"  # also of another launcher: that is refused
         and not (job.supervisor is not None and is_alive(job.supervisor))  # it restarts the job
         and here in {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
+        and (is_guess(job.failure) or _is_undecided(registry, job))
     ]
+
+
+def _is_undecided(registry: Registry, job: JobRecord) -> bool:
+    """Return whether a job's driver left it to a supervisor that no longer ran to restart it."""
+    if job.exit_status is not None or not may_restart(job.failure, has_run=True):
+        return False
+    states = [change.state for change in registry.state_history(job.job_id)]
+    return states[-2:] == [JobState.FAILING, JobState.FAILED]

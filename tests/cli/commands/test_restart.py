@@ -328,9 +328,17 @@ def test_recover_takes_what_is_lost_and_asks_for_it(cli: Command) -> None:
     add(cli, "d", "elsewhere", failure=LOST, launch=program, host="another-host")
     known = add(cli, "e", "known", failure=LOST, launch=program)
     cli.ok("ack", known)
-    would = cli.ok("recover", "--dry-run", "--json").json()
-    assert would["dry_run"] is True
-    assert [job["job_id"] for job in would["restarted"]] == [lost]
+    # Their drivers left it to their supervisors to restart them; one has decided, one was gone.
+    undecided = add(cli, "f", "undecided", JobState.FAILING, failure=BROKEN, launch=program)
+    decided = add(cli, "1", "decided", JobState.FAILING, failure=BROKEN, launch=program)
+    with cli.registry() as registry:
+        registry.update_job(decided, exit_status=1)
+        registry.transition(decided, JobState.FAILED)
+    for _ in range(2):  # the first finds the job FAILING, the second FAILED
+        would = cli.ok("recover", "--dry-run", "--json").json()
+        assert would["dry_run"] is True
+        assert [job["job_id"] for job in would["restarted"]] == [lost, undecided]
+    cli.ok("ack", undecided)
     assert cli.status(lost)["state"] == "FAILED"
     assert cli.ok("recover", "-q").out.split() == [lost]
     wait_until(lambda: cli.status(lost)["state"] == "RUNNING", "it runs")
