@@ -183,7 +183,7 @@ def _record_end(
 
     ``failures`` are the times of all failures in seconds; the last is that of this failure.
     ``end_requested``: this process was asked to end, for example at a shutdown of the machine. The
-    job then counts as lost however its program reacted, and ``flinkish recover`` restarts it.
+    job then counts as lost however its program failed, and ``flinkish recover`` restarts it.
     """
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)
@@ -213,6 +213,8 @@ def _record_end(
         if end_requested:
             lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended the driver")
             failure = lost.to_record()
+            # A transition would keep what the program made of the signal.
+            registry.update_job(job_id, failure=failure)
         elif job.state is not JobState.FAILING or failure is None:
             failure = end_of(status, text, started=job.driver is not None).to_record()
         registry.abandon(job_id, failure)

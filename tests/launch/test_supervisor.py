@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.errors import DriverLost, LaunchFailed, RegistryError, WrongState
+from flinkish.errors import DriverLost, LaunchFailed, ProgramFailed, RegistryError, WrongState
 from flinkish.launch.supervisor import (
     _is_cancelled,
     _record_end,
@@ -278,6 +278,20 @@ def test_a_stop_that_failed_or_is_of_an_earlier_run_keeps_no_job_from_its_restar
     registry.fail(failed.request_id, WrongState("it waits for input").to_record())
     assert _record_end(registry_url, job.job_id, -9, [1.0], end_requested=False) == 0.05
     assert registry.job(job.job_id).state is JobState.RESTARTING
+
+
+def test_a_driver_that_a_shutdown_makes_fail_is_lost_whatever_it_has_recorded(
+    registry: Registry, registry_url: str
+) -> None:
+    """``recover`` passes over a job whose program has failed."""
+    job = supervised(registry, options=RETURNS)
+    failed = ProgramFailed("the program exited with status 1").to_record()
+    registry.transition(job.job_id, JobState.FAILING, "as a driver records it", failure=failed)
+    assert _record_end(registry_url, job.job_id, 1, [1.0], end_requested=True) is None
+    final = registry.job(job.job_id)
+    assert final.state is JobState.FAILED
+    assert final.failure is not None
+    assert final.failure["id"] == "driver-lost"
 
 
 @pytest.mark.parametrize("claimed", [False, True])
