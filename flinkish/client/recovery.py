@@ -96,9 +96,17 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
         for job in registry.unacknowledged()
         if name_in(job.launch.options) != "none"  # also of another launcher: that is refused
         and not (job.supervisor is not None and is_alive(job.supervisor))  # it restarts the job
-        and here in {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
+        and _ran_on(job, here)
         and (is_guess(job.failure) or _is_undecided(registry, job))
     ]
+
+
+def _ran_on(job: JobRecord, host: str) -> bool:
+    """Return whether a job ran on a host; if a restart of it was cut off, its log tells."""
+    hosts = {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
+    if not hosts and host == os.uname().nodename:
+        return job.log_path is not None and os.path.exists(job.log_path)
+    return host in hosts
 
 
 def _is_undecided(registry: Registry, job: JobRecord) -> bool:

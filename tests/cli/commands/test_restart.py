@@ -345,6 +345,23 @@ def test_recover_takes_what_is_lost_and_asks_for_it(cli: Command) -> None:
     assert "Nothing to do" in cli.ok("recover").err
 
 
+@pytest.mark.parametrize("here", [True, False])
+def test_recover_takes_a_job_whose_restart_was_cut_off(cli: Command, here: bool) -> None:
+    """No process is recorded for it any more: the host with its log takes it."""
+    program = Launch(str(cli.program), spark_home=str(cli.spark_home), options=RETURNS)
+    job = add(cli, "a", "lost", failure=LOST, launch=program)
+    if here:
+        (cli.directory / "a.log").touch()
+    with cli.registry() as registry:
+        registry.restart(registry.job(job), "recovered")
+        registry._database.write(
+            lambda tx: tx.execute("UPDATE flinkish_jobs SET heartbeat = heartbeat - 100")
+        )
+    for _ in range(2):  # the first finds the job RESTARTING, the second FAILED
+        would = cli.ok("recover", "--dry-run", "--json").json()
+        assert [each["job_id"] for each in would["restarted"]] == [job] * here
+
+
 def test_recover_says_what_it_could_not_start(cli: Command) -> None:
     program = Launch(str(cli.program), spark_home=str(cli.spark_home), options=RETURNS)
     add(cli, "a", "gone", failure=LOST, launch=replace(program, application="/nope/app.py"))
