@@ -83,11 +83,14 @@ class EmptyState:
         The contents of the files that Spark 4.x writes when it plans an operator
         (``_metadata/metadata``, ``0/_metadata/schema`` ...), by path relative to the operator's
         directory; None on 3.5. Absolute schema locations in them are rewritten.
+    is_keyed
+        Whether Spark spreads its rows over partitions; False if that is unknown.
     """
 
     partitions: int
     stores: tuple[str, ...] = ("default",)
     files: Mapping[str, bytes] | None = None
+    is_keyed: bool = False
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,7 @@ def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
             partitions=op.node.partitions,
             stores=_store_names([store.name for store in op.node.stores]),
             files=op.node.files or None,
+            is_keyed=any(store.has_grouping_key for store in op.node.stores),
         )
         for op in planned.operators
     }

@@ -246,7 +246,9 @@ def check_empty_states_fit(base: OriginLogs, states: Iterable[object]) -> None:
     """
     pinned_number = pinned_partitions(base.offsets.pins)
     for state in states:
-        if isinstance(state, EmptyState) and state.partitions not in (1, pinned_number):
+        if not isinstance(state, EmptyState) or (state.partitions == 1 and not state.is_keyed):
+            continue
+        if state.partitions != pinned_number:
             raise Incompatible(
                 f"the query continues with the {pinned_number} state partitions of the saved query "
                 f"in {base.origin.root}, but was planned with {state.partitions}, and an operator "

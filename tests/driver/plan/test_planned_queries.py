@@ -7,12 +7,13 @@ from typing import cast
 
 import pytest
 
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.driver.connectors.sinks import open_table, resolve
 from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
-from flinkish.driver.plan.planned_queries import new_sink, source_records
+from flinkish.driver.plan.planned_queries import empty_states, new_sink, source_records
 from flinkish.driver.plan.writer_settings import Output, WriterFacts, output_of
-from flinkish.operators.identity import UNKNOWN
+from flinkish.operators.identity import UNKNOWN, PlannedNode
 from flinkish.restore.origin.restore_origin import saved_sources
 from flinkish.savepoint.format.contents import QueryRecord
 
@@ -82,3 +83,11 @@ def test_a_savepoint_has_the_options_of_a_file_source_that_decide_which_files_wa
         assert saved_sources(cast("QueryRecord", damaged)) is None
     records[0]["options"] = ["damaged"]
     assert (saved_sources(cast("QueryRecord", saved)) or ())[0].options is None
+
+
+@pytest.mark.parametrize("fields", [[], [{"name": "k", "type": "string"}]])
+def test_empty_state_says_whether_its_operator_has_keys(fields: list[dict[str, str]]) -> None:
+    store = StoreInfo("default", {"type": "struct", "fields": fields}, None)
+    node = PlannedNode(0, "stateStoreSave", partitions=1, stores=(store,))
+    planned = cast(PlannedQuery, SimpleNamespace(operators=[SimpleNamespace(node=node)]))
+    assert empty_states(planned)[0].is_keyed is bool(fields)

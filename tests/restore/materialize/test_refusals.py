@@ -137,9 +137,9 @@ def two_settings(tmp_path: Path) -> Recipe:
     return Recipe(tuple(origin(cut) for cut in cuts), states=states)
 
 
-def other_partitions(tmp_path: Path) -> Recipe:
+def other_partitions(tmp_path: Path, number: int = 3, *, is_keyed: bool = False) -> Recipe:
     cut = read_cut(str(unpack("spark43-hdfs-agg", tmp_path)))
-    states: dict[int, Any] = {0: TakenState(0, 0), 1: EmptyState(3)}
+    states: dict[int, Any] = {0: TakenState(0, 0), 1: EmptyState(number, is_keyed=is_keyed)}
     return Recipe((origin(cut),), states=states)
 
 
@@ -202,3 +202,11 @@ def test_the_plan_refuses_it_and_nothing_is_made(key: tuple[str, str, str], tmp_
         make_checkpoint(recipe, str(tmp_path / "new"))
     assert made.value.message == said.value.message
     assert not (tmp_path / "new").exists()
+
+
+def test_only_state_without_keys_may_have_one_partition(tmp_path: Path) -> None:
+    check_recipe(other_partitions(tmp_path, 1))
+    (tmp_path / "keyed").mkdir()
+    keyed = other_partitions(tmp_path / "keyed", 1, is_keyed=True)
+    with pytest.raises(Incompatible, match="was planned with 1, and an operator"):
+        check_recipe(keyed)
