@@ -13,13 +13,16 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.format.names import DEFAULT_STORE, ROCKSDB
 from flinkish.driver.log import log
 from flinkish.errors import LaunchFailed
 from flinkish.messages.migration import MigratedOperator, Migration
 from flinkish.messages.requests import SavepointSummary
+from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.format.contents import (
     FORMAT_NATIVE,
     Header,
+    OperatorRecord,
     QueryRecord,
     QuerySource,
     SavepointJob,
@@ -65,10 +68,8 @@ def write_rewritten(
         checkpoint = storage.join(scratch, str(len(sources)))
         log(f"rewriting the state of query {query.name}")
         operators = _rewrite(context, savepoint, query, checkpoint, migration, progress)
-        digests = {each.ordinal: each.content for each in operators}
-        facts = [
-            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
-        ]
+        by_ordinal = {each.ordinal: each for each in operators}
+        facts = [_facts(query, op, by_ordinal.get(op.state.ordinal)) for op in query.operators]
         sources.append(rewritten_source(query, checkpoint, facts))
         written += operators
     info = write_savepoint(
@@ -83,6 +84,21 @@ def write_rewritten(
         format_=_format(migration, savepoint.header),
     )
     return info, written
+
+
+def _facts(
+    query: QueryRecord, operator: OperatorRecord, new: MigratedOperator | None
+) -> OperatorFacts:
+    """Return what is known of an operator with its new state.
+
+    RocksDB reports 0 rows if it does not count them, which must not pass for a count.
+    """
+    facts = operator.facts
+    rows = facts.rows
+    if query.backend == ROCKSDB and rows is not None and rows <= 0:
+        has_one = {store.name for store in operator.state.stores} == {DEFAULT_STORE}
+        rows = new.rows if new is not None and has_one else None
+    return replace(facts, rows=rows, state_digest=None if new is None else new.content)
 
 
 def _format(migration: Migration, header: Header) -> str:

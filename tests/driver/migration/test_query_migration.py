@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from pyspark.errors import PythonException
 
+from flinkish.client.savepoints import Savepoint
 from flinkish.driver.migration.query_migration import engine_work, rewrite_query, told_by_spark
+from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.engine.avro.schemas import avro_schema
 from flinkish.engine.rows.types import parse_struct
 from flinkish.engine.stores.checkpoints import read_checkpoint
@@ -20,8 +22,11 @@ from flinkish.errors import Corrupt, FlinkishError, Incompatible, StorageError, 
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.migration import MigratedOperator, Migration, NewSchema
 from flinkish.savepoint.format.contents import QueryRecord
+from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.savepoint.reporter import SilentSavepointReporter
 from tests.engine.migration.test_checkpoint_migration import all_rows
 from tests.support.checkpoints.recorded import unpack
+from tests.support.checkpoints.saved import save
 from tests.support.engine.inline_spark import InlineContext
 
 
@@ -176,3 +181,28 @@ def test_damage_names_the_whole_command_that_shows_it() -> None:
     with pytest.raises(Corrupt, match="query counts: KeyError: 7") as caught, engine_work("counts"):
         raise KeyError(7)
     assert caught.value.hint.startswith("flinkish savepoint verify --level deep PATH ")
+
+
+@pytest.mark.parametrize(("name", "known"), [("rocksdb-dedup", True), ("ids-join", False)])
+def test_rows_that_rocksdb_did_not_count_are_no_count_of_the_new_savepoint(
+    tmp_path: Path, name: str, known: bool
+) -> None:
+    opened = open_savepoint(save(tmp_path, name))
+    query = opened.queries[0]
+    uncounted = [replace(op, facts=replace(op.facts, rows=0)) for op in query.operators]
+    context = InlineContext()
+    context._flinkish_shipped = True  # type: ignore[attr-defined]
+    info, [written] = write_rewritten(
+        context,
+        replace(opened, queries=(replace(query, operators=tuple(uncounted)),)),
+        Migration(opened.path, str(tmp_path / "new"), backend="hdfs"),
+        scratch=str(tmp_path / "scratch"),
+        job=opened.header.job,
+        trigger="migrate",
+        reporter=SilentSavepointReporter(),
+        progress=lambda rows, size: None,
+    )
+    [operator] = open_savepoint(info.path).queries[0].operators
+    assert written.rows > 0
+    assert operator.facts.rows == (written.rows if known else None)
+    assert Savepoint.open(info.path).verify("deep").ok
