@@ -62,7 +62,8 @@ def main(argv: Sequence[str]) -> int:
     """
     registry = Registry.open(os.environ["FLINKISH_REGISTRY"], create=False)
     job = persistently(lambda: registry.job(os.environ["FLINKISH_JOB_ID"]))
-    persistently(lambda: registry.update_job(job.job_id, driver=process_ref(os.getpid())))
+    persistently(lambda: registry.update_job(job.job_id, driver=process_ref()))
+    registry.act_as(job.job_id, process_ref())
     try:
         runtime, agent, hook = assemble(registry, job)
     except FlinkishError as error:
@@ -219,8 +220,11 @@ def _transition(
     why: str,
     error: FlinkishError | None = None,
 ) -> None:
-    if state.is_final:  # else the supervisor decides on the requests too
-        over = WrongState("the job ended before it served the request")
-        persistently(lambda: registry.abandon(job_id, over.to_record()))
+    over = WrongState("the job ended before it served the request")
     failure = None if error is None else error.to_record()
-    persistently(lambda: registry.transition(job_id, state, why, failure=failure))
+    try:
+        if state.is_final:  # else the supervisor decides on the requests too
+            persistently(lambda: registry.abandon(job_id, over.to_record()))
+        persistently(lambda: registry.transition(job_id, state, why, failure=failure))
+    except WrongState as refused:  # a newer driver has the job, or its end is recorded
+        log(refused.message)

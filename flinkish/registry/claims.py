@@ -24,7 +24,7 @@ from flinkish.registry.database import Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState, ProcessRef
 from flinkish.registry.requests import Mailbox
 from flinkish.registry.rows import JOB_COLUMNS, column_value, dump, facts_of, job_of, query_of
-from flinkish.registry.statements import GUESS, in_lists, job_row, lock, locked, set_fields
+from flinkish.registry.statements import GUESS, in_lists, job_row, locked, set_fields
 
 
 class QueryReports(Mailbox):
@@ -38,10 +38,10 @@ class QueryReports(Mailbox):
         """
 
         def work(tx: Transaction) -> JobState:
-            lock(tx, job_id)
-            row = tx.rows(
-                "SELECT state, revision FROM flinkish_jobs WHERE job_id = :id", id=job_id
-            )[0]
+            job = locked(tx, job_id)
+            if job.is_replaced(self._drivers.get(job_id)):
+                return job.state  # the reports are those of the newer driver
+            row = tx.rows("SELECT revision FROM flinkish_jobs WHERE job_id = :id", id=job_id)[0]
             tx.execute(
                 "UPDATE flinkish_jobs SET heartbeat = :now WHERE job_id = :id",
                 now=self.now(),
@@ -59,7 +59,7 @@ class QueryReports(Mailbox):
                     status=dump(encode(query)),
                     seen=row["revision"],
                 )
-            return JobState(row["state"])
+            return job.state
 
         return self._database.write(work)
 
@@ -224,7 +224,7 @@ class Claims(QueryReports):
 
         def work(tx: Transaction) -> list[Claim]:
             self._database.serialize(tx)
-            job = locked(tx, job_id)
+            job = locked(tx, job_id).written_by(self._drivers.get(job_id))
             if job.state.is_final:
                 raise WrongState(
                     f"job {job.name} ({job.job_id}) is {job.state.value} by now and cannot start "

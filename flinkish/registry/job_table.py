@@ -159,12 +159,12 @@ class JobTable(Purging):
         missing failure or exit status is added, and a guessed failure, ``driver-lost``, is replaced
         by the real one. ``seen`` is the record from which a reader concluded that the job is lost.
 
-        Raises WrongState if ``new`` may not follow the current state, or the job's state, processes
-        or heartbeat are no longer those of ``seen``, and JobNotFound.
+        Raises JobNotFound, and WrongState if ``new`` may not follow the current state, the job has
+        another driver (:meth:`act_as`), or its processes or heartbeat are not those of ``seen``.
         """
 
         def work(tx: Transaction) -> JobRecord:
-            job = locked(tx, job_id)
+            job = locked(tx, job_id).written_by(self._drivers.get(job_id))
             if seen is not None:
                 refuse_changed(job, seen)
             now = self.now()

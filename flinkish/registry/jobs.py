@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from flinkish.annotations import public
+from flinkish.errors import WrongState
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import Arguments, CancelArguments, RequestResult, SavepointArguments
 
@@ -119,6 +120,21 @@ class JobRecord:
         Such a name is unique among the jobs that have not ended.
         """
         return self.name != self.launch.default_name
+
+    def is_replaced(self, driver: ProcessRef | None) -> bool:
+        """Return whether the job has another driver than ``driver``, unless that is None."""
+        return driver not in (None, self.driver)
+
+    def written_by(self, driver: ProcessRef | None) -> JobRecord:
+        """Return this job; raise WrongState if it :meth:`is_replaced`."""
+        if self.is_replaced(driver):
+            raise WrongState(
+                f"job {self.name} ({self.job_id}) is {self.state.value} and has another driver, "
+                "or waits for one: this driver changes nothing of the job",
+                job_id=self.job_id,
+                state=self.state.value,
+            )
+        return self
 
 
 #: The recorded reason of a job's end if its program ended without waiting for its queries.

@@ -21,7 +21,7 @@ from flinkish.errors import (
 )
 from flinkish.messages.codec import encode
 from flinkish.messages.requests import Arguments, RequestResult
-from flinkish.registry import statements
+from flinkish.registry import jobs, statements
 from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
 from flinkish.registry.rows import (
@@ -42,6 +42,8 @@ class Mailbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        #: By job, the driver for which this registry writes.
+        self._drivers: dict[str, jobs.ProcessRef] = {}
         #: By job, the id and the start of a request whose claim may have been committed although
         #: the registry failed.
         self._in_doubt: dict[str, tuple[str, float]] = {}
@@ -49,6 +51,10 @@ class Mailbox:
     def now(self) -> float:
         """Return the time by the registry's clock, in seconds since the epoch."""
         return self._database.now()
+
+    def act_as(self, job_id: str, driver: jobs.ProcessRef) -> None:
+        """Write about a job only while it has this driver, as a newer one may replace it."""
+        self._drivers[job_id] = driver
 
     def submit(
         self,
@@ -72,7 +78,7 @@ class Mailbox:
             raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
 
         def work(tx: Transaction) -> Request:
-            job = locked(tx, job_id)
+            job = locked(tx, job_id).written_by(self._drivers.get(job_id))
             if job.state.is_final:
                 what = "take a savepoint of" if kind is RequestKind.SAVEPOINT else kind.value
                 raise WrongState(
@@ -147,7 +153,8 @@ class Mailbox:
 
         def work(tx: Transaction) -> Request | None:
             nonlocal taken
-            lock(tx, job_id)
+            if locked(tx, job_id).is_replaced(self._drivers.get(job_id)):
+                return None  # the request is for the newer driver
             if doubtful is not None and tx.rows(
                 "SELECT 1 AS one FROM flinkish_requests WHERE request_id = :id "
                 "AND state = 'IN_PROGRESS' AND started = :started",
@@ -208,11 +215,11 @@ class Mailbox:
     def abandon(self, job_id: str, error: Mapping[str, Any]) -> int:
         """Fail all unfinished requests of a job, because no driver will serve them.
 
-        Returns their number. Raises JobNotFound.
+        Returns their number. Raises JobNotFound, and WrongState as :meth:`JobRecord.written_by`.
         """
 
         def work(tx: Transaction) -> int:
-            lock(tx, job_id)
+            locked(tx, job_id).written_by(self._drivers.get(job_id))
             return tx.execute(
                 "UPDATE flinkish_requests SET state = 'FAILED', error = :error, finished = :now "
                 f"WHERE job_id = :id AND state IN {_UNFINISHED}",

@@ -41,6 +41,7 @@ from flinkish.registry.jobs import (
     ENDED_BEFORE_QUERIES,
     JobRecord,
     JobState,
+    ProcessRef,
     RequestKind,
     RequestState,
     arguments_for,
@@ -527,6 +528,22 @@ def test_the_end_of_a_job_is_recorded_once_the_registry_is_back(
     assert registry.job(runtime.job_id).state is (
         JobState.FAILED if is_failed else JobState.FINISHED
     )
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_driver_that_was_replaced_does_not_record_its_end(
+    registry: Registry, status: int
+) -> None:
+    """Else the end of its program would be that of the job, which its successor runs."""
+    runtime = bare_runtime(registry)
+    registry.act_as(runtime.job_id, process_ref())
+    registry.update_job(runtime.job_id, driver=ProcessRef("another-host", 7))
+    idle: Any = SimpleNamespace(close=lambda: None)
+    hook: Any = SimpleNamespace(remove=lambda: None)
+    outcome = ProgramOutcome(status, SystemExit(status) if status else None)
+    assert conclude(runtime, idle, hook, outcome, stop_session=False) == status
+    agent.finish_now(runtime, threading.Event(), lambda _: None)
+    assert registry.job(runtime.job_id).state is JobState.CREATED
 
 
 def test_a_driver_whose_program_does_not_end_leaves_once_its_end_is_recorded(

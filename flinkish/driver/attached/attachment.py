@@ -312,11 +312,11 @@ class Attachment:
         state = runtime.ending or JobState.FINISHED
         try:
             runtime.registry.transition(runtime.job_id, state, reason)
-        except FlinkishError as error:  # somebody else has recorded its end
+            log(f"job {runtime.job_id} is {state.value}: {reason}")
+        except FlinkishError as error:  # a newer driver has the job, or its end is recorded
             log(error.message)
         agent.close()
         self._close(runtime)
-        log(f"job {runtime.job_id} is {state.value}: {reason}")
 
     def _close(self, runtime: Runtime) -> None:
         registry = runtime.registry

@@ -72,6 +72,8 @@ class PatientRegistry(Registry):
     ) -> None:
         super().__init__(OutOfReach(url_masked))
         self._job = job
+        if job.driver is not None:
+            self.act_as(job.job_id, job.driver)
         self._reach = reach
         self._order = threading.RLock()
         self._later: list[Callable[[], object]] = []

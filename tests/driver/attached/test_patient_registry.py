@@ -13,10 +13,19 @@ import pytest
 
 from flinkish.driver.attached import patient_registry
 from flinkish.driver.attached.patient_registry import PatientRegistry, pauses
-from flinkish.errors import DriverLost, RegistryError
+from flinkish.errors import DriverLost, RegistryError, WrongState
 from flinkish.messages.launch import ExternalLauncher, Launch
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import CancelArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    ProcessRef,
+    RequestKind,
+    RequestState,
+    arguments_for,
+)
 from flinkish.registry.liveness import process_ref
 
 LAUNCH = Launch("/app.py", external=ExternalLauncher("python", "0.1.0"))
@@ -164,3 +173,38 @@ def test_a_registry_that_goes_away_stops_nothing(
         assert patient.settle(60)
         assert reader.job(JOB_ID).state is JobState.FINISHED
     assert capsys.readouterr().err.count("cannot be reached") == 1
+
+
+@pytest.mark.parametrize("is_waited_for", [False, True], ids=["has another", "waits for another"])
+def test_a_driver_that_was_replaced_changes_nothing_of_its_successors_job(
+    patient: PatientRegistry,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    is_waited_for: bool,
+) -> None:
+    """Else the end of its queries would be the end of the job, and the successor would end too."""
+    with running(patient, tmp_path) as reader:
+        lost = DriverLost("no heartbeat for 30 s").to_record()
+        ended = reader.transition(JOB_ID, JobState.FAILED, "no heartbeat", failure=lost)
+        newer = None if is_waited_for else ProcessRef("another-host", 7)
+        reader.restart(ended, "started again", driver=newer)
+        reader.transition(JOB_ID, JobState.RUNNING)
+        reader.submit(JOB_ID, RequestKind.STOP, arguments_for(RequestKind.STOP, "/s"))
+        before = reader.job(JOB_ID)
+        changes: list[Callable[[], object]] = [
+            lambda: patient.abandon(JOB_ID, lost),
+            lambda: patient.transition(JOB_ID, JobState.FINISHED, "its queries have ended"),
+            lambda: patient.claim_resources(JOB_ID, "q", ["files:/out"]),
+            lambda: patient.submit(JOB_ID, RequestKind.CANCEL, CancelArguments()),
+        ]
+        for change in changes:
+            with pytest.raises(WrongState, match="has another driver, or waits for one"):
+                change()
+        patient._later += changes[:2]
+        patient._flush()
+        assert capsys.readouterr().err.count("does not take a change of the job") == 2
+        assert patient.claim(JOB_ID) is None
+        assert patient.heartbeat(JOB_ID, [QueryStatus("q", "i", "r", "/c")]) is JobState.RUNNING
+        assert reader.job(JOB_ID) == before
+        assert reader.queries(JOB_ID) == []
+        assert [each.state for each in reader.requests(JOB_ID)] == [RequestState.PENDING]
