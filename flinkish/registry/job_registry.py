@@ -214,6 +214,11 @@ class Registry(SavepointTable, UpgradeRecords):
         return self._database.url_masked
 
     @property
+    def is_reached(self) -> bool:
+        """Whether changes are attempted now; not so while a driver waits for its database."""
+        return True
+
+    @property
     def read_only(self) -> str | None:
         """The reason why nothing can be written, or None."""
         return self._database.read_only

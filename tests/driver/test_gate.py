@@ -36,6 +36,7 @@ from flinkish.errors import (
 )
 from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.messages.requests import SavepointArguments, SavepointSummary
+from flinkish.registry.claims import file_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     ENDED_BEFORE_QUERIES,
@@ -47,6 +48,7 @@ from flinkish.registry.jobs import (
     arguments_for,
 )
 from flinkish.registry.liveness import process_ref
+from flinkish.restore.origin.restore_inputs import NewSink
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.driver.runtime.test_query_reports import Run, fake_query
 from tests.support.driver.in_process_job import InProcessJob
@@ -434,6 +436,35 @@ def test_a_savepoint_is_refused_while_any_unnamed_query_runs_without_flinkish(
         handle = SimpleNamespace(_jsq=jsq)
         assert runtime._starts._start_guest(None, WriterFacts(), lambda: handle) is handle  # noqa: B023
     assert runtime.not_served() == {"without a name": "it cannot be served"}
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])
+def test_a_guest_takes_its_output_once_the_registry_is_back(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_taken: bool,
+) -> None:
+    """Else another job could write to the same files for as long as the program runs."""
+    runtime = bare_runtime(registry, ExternalLauncher("python", "0.1.0"))
+    other = JobRecord("b" * 32, "b", JobState.RUNNING, 1.0, Launch("/b.py"), driver=process_ref())
+    registry.add_job(other)
+    out = file_resource("/out")
+    if is_taken:
+        registry.claim_resources(other.job_id, "q", [out])
+    query = fake_query("q", tmp_path, Run())
+    query.root_uri = str(tmp_path)
+    sink = NewSink("parquet", "/out")
+    monkeypatch.setattr(query_starts, "new_sink", lambda *_: sink)
+    monkeypatch.setattr(registry, "claim_resources", Away(registry.claim_resources, 1))
+    runtime.adopt(query)
+    assert [claim.job.job_id for claim in registry.writers()] == [other.job_id] * is_taken
+    for _ in range(2):
+        runtime.report()
+    holder = other.job_id if is_taken else runtime.job_id
+    assert [claim.job.job_id for claim in registry.writers()] == [holder]
+    assert len(query.notes) == 1 + is_taken
+    assert not is_taken or "query 'q' of the RUNNING job b" in " ".join(query.notes)
 
 
 @pytest.mark.parametrize("calls", [0, 1], ids=["reached", "away"])

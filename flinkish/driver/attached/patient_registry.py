@@ -97,6 +97,10 @@ class PatientRegistry(Registry):
             self._flush()
             self._is_reached.set()
 
+    @property
+    def is_reached(self) -> bool:
+        return self._is_reached.is_set()
+
     def close(self) -> None:
         self._closed.set()
         super().close()

@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.driver.plan.writer_settings import Output, output_of
-from flinkish.errors import ConsentNeeded
+from flinkish.errors import ConsentNeeded, RegistryError
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.messages.calls import KnownWriter
 from flinkish.registry.claims import (
@@ -46,6 +46,8 @@ class OtherJobs:
         self._registry = registry
         self._job_id = job_id
         self._savepoint = savepoint
+        #: Names of the queries that hold nothing yet, because the registry could not be reached.
+        self.untaken: set[str] = set()
 
     def runs(self, query_id: str) -> Sequence[OtherRun]:
         """Return all other jobs that ever ran a Spark query id."""
@@ -111,6 +113,16 @@ class OtherJobs:
         if output is not None:
             make = table_resource if output.is_table else file_resource
             resources.append(make(output.place))
+        self.untaken.discard(query)
+        try:
+            self._claim(query, resources, sink, output)
+        except RegistryError:
+            self.untaken.add(query)
+            raise
+
+    def _claim(
+        self, query: str, resources: Sequence[str], sink: NewSink, output: Output | None
+    ) -> None:
         over: set[tuple[str, str]] = set()
         while True:
             held = self._registry.claim_resources(self._job_id, query, resources, over=over)

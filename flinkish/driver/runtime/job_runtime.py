@@ -219,6 +219,7 @@ class Runtime:
         self.start_phase.look()
         self._running_if_started()
         state, statuses = self._reports.send()
+        self._starts.take_late()
         if self.restorer is not None:
             self.restorer.settle_claim({s.name: s.batch_id for s in statuses})
         return state

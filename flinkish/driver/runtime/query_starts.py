@@ -147,24 +147,31 @@ class QueryStarts:
 
     def adopt(self, query: ManagedQuery) -> None:
         """Take charge of a query that ran before flinkish was attached."""
-        session = query.session
         names = self._preparer.names
         names.given(query.name)
         if query.generated_name:  # the query keeps the name if it is started again
             names.resume(query.name, query.checkpoint, [one_name(query.root_uri)])
-        try:
-            self._others.take(
-                query.name,
-                new_sink(query.facts, session),
-                query.query_id,
-                session,
-                checkpoint=query.root_uri,
-            )
-        except FlinkishError as error:
-            query.notes = (*query.notes, error.message)
+        self._take(query)
         with self.start_phase.starting(query.name):
             self._gate.add(query)
         self.start_phase.started(query.name)
+
+    def take_late(self) -> None:
+        """Take what queries could not take at their start, once the registry is reached."""
+        for query in self._gate.queries() if self._registry.is_reached else ():
+            if query.name in self._others.untaken and not spark_jvm.has_ended(query.jsq):
+                self._take(query)
+
+    def _take(self, query: ManagedQuery) -> None:
+        """Take what a running query uses, for this job; a refusal becomes a note."""
+        try:
+            sink = new_sink(query.facts, query.session)
+            self._others.take(
+                query.name, sink, query.query_id, query.session, checkpoint=query.root_uri
+            )
+        except FlinkishError as error:
+            log(f"query '{query.name}': {error.message}")
+            query.notes = tuple(dict.fromkeys((*query.notes, error.message)))
 
     def flow_starts(self, on_start: Callable[[], None]) -> FlowStarts:
         """Return what prepares and takes the flows of a pipeline that the program runs.
