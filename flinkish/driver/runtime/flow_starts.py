@@ -45,7 +45,7 @@ class FlowStarts:
         self._not_served = not_served
         self._on_start = on_start
         self._paths = paths
-        self._is_guest = is_guest
+        self.is_guest = is_guest
         self._flows: Sequence[str] = ()
 
     @property
@@ -62,7 +62,7 @@ class FlowStarts:
         try:
             return self._preparer.prepare(flow.name, flow.writer, flow.facts, place=next_version)
         except FlinkishError as error:
-            if not self._is_guest:
+            if not self.is_guest:
                 self._gate.fail(error)
                 raise
             log(f"query '{flow.name}': {error.message}")
@@ -108,7 +108,7 @@ class FlowStarts:
         self._on_start()
         if restored:
             error = make_log_ready(query.jsq, query.session, query.name, self._paths)
-            if error is not None and not self._is_guest:
+            if error is not None and not self.is_guest:
                 self._gate.fail(error)
                 return False
         return True

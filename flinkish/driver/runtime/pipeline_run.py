@@ -25,7 +25,14 @@ from flinkish.driver.runtime.running_query import ManagedQuery, checkpoint_locat
 from flinkish.driver.runtime.start_listener import at_each_start
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured
-from flinkish.errors import Corrupt, ProgramFailed, UsageError, WrongState
+from flinkish.errors import (
+    Corrupt,
+    FlinkishError,
+    ProgramFailed,
+    StorageError,
+    UsageError,
+    WrongState,
+)
 
 
 class FlowJob(Protocol):
@@ -34,6 +41,10 @@ class FlowJob(Protocol):
     @property
     def restores(self) -> bool:
         """Whether the job restores a savepoint."""
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether the pipeline runs with or without flinkish."""
 
     def prepare_flow(self, flow: Flow) -> Prepared:
         """Prepare the query of a flow before it starts; raise the refusal if it may not start."""
@@ -67,7 +78,7 @@ class PipelineRun:
         """Plan and restore the flows, then yield the events of the run that ``begin`` asks for.
 
         Raises UsageError for a full refresh in a restored job, the ProgramFailed of :meth:`flows`
-        in such a job, and the errors of ``job``.
+        in such a job, its other errors unless the job is a guest, and the errors of ``job``.
         """
         refreshed = list(self._request.full_refresh_selection)
         if job.restores and (self._request.full_refresh_all or refreshed):
@@ -79,8 +90,8 @@ class PipelineRun:
         why = "the pipeline has not registered it as a flow"
         try:
             flows = self.flows()
-        except ProgramFailed as error:
-            if job.restores:
+        except FlinkishError as error:
+            if job.restores or not (job.is_guest or isinstance(error, ProgramFailed)):
                 raise
             log(error.message)  # Spark reports an error too if it cannot run the flows
             flows, why = [], error.message
@@ -227,7 +238,7 @@ def _waiting(flow: Flow, prepared: Prepared) -> ManagedQuery:
     """
     location = prepared.location or prepared.own or ""
     query_id = ""
-    with suppress(Corrupt):  # there is no checkpoint yet
+    with suppress(Corrupt, StorageError):  # there is no checkpoint yet, or flinkish cannot read it
         query_id = query_id_of(checkpoint_location(location))
     return ManagedQuery(
         name=flow.name,
