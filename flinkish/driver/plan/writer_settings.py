@@ -186,15 +186,33 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
     """Return where a query writes; None unless to a table with versions or a known directory."""
     kind = (sink.format or "").lower()
     connector = sink_connector(kind)
-    if connector.keeps_versions:
-        location = sink.table if connector.in_catalogs and sink.table else sink.path or sink.table
-        return None if location is None else Output(storage.one_name(location), True, location)
-    if kind and kind not in _FILE_FORMATS:
+    if kind and kind not in _FILE_FORMATS and not connector.keeps_versions:
         return None
-    path = sink.path
-    if path is None and sink.table is not None and session is not None:
+    by_name = connector.in_catalogs and sink.table is not None
+    path = None if by_name else sink.path
+    if path is None and sink.table is not None and session is not None and not by_name:
         path = _place_to_be(sink.table, session)
-    return None if path is None else Output(storage.one_name(path), False, path)
+    if path is not None:
+        return Output(storage.one_name(path), connector.keeps_versions, path)
+    if sink.table is None or not connector.keeps_versions:
+        return None
+    return Output(_full_name(sink.table, session), True, sink.table)
+
+
+def _full_name(table: str, session: Any) -> str:
+    """Return a table's name in one spelling, with its catalog and namespace if there is a session.
+
+    As in Spark, the first of several parts is a catalog if the session has one of that name.
+    """
+    head, *rest = parts = table.replace("`", "").split(".")
+    if session is not None:
+        configured = head == _OWN_CATALOG or session.conf.get(f"spark.sql.catalog.{head}", None)
+        catalog = session.catalog
+        if not rest:
+            parts = [str(catalog.currentDatabase()).replace("`", ""), head]
+        if not (rest and configured):
+            parts = [str(catalog.currentCatalog()), *parts]
+    return ".".join(filter(None, parts)).lower()
 
 
 def _place_to_be(table: str, session: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,7 +47,32 @@ def test_a_directory_has_one_place_in_every_spelling() -> None:
     assert one.location == "hdfs://nn:8020/out", "hdfs-native needs the port"
 
 
-def test_a_table_of_several_writers_goes_by_its_name() -> None:
-    found = output_of(NewSink("iceberg", None, "c.db.t"), None)
-    assert found is not None
-    assert found.is_table
+@pytest.mark.parametrize("directory", ["/", "/tmp"])
+@pytest.mark.parametrize(
+    ("table", "full"),
+    [
+        ("ice.db.T", "ice.db.t"),
+        ("ice.`t`", "ice.t"),
+        ("spark_catalog.db.t", "spark_catalog.db.t"),
+        ("a.b", "now.a.b"),
+        ("t", "now.here.t"),
+    ],
+)
+def test_a_table_of_several_writers_goes_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, directory: str, table: str, full: str
+) -> None:
+    """In whatever working directory."""
+    monkeypatch.chdir(directory)
+    settings = {"spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog"}
+    catalog = SimpleNamespace(
+        currentCatalog=lambda: "now",
+        currentDatabase=lambda: "here",
+        getDatabase=lambda name: SimpleNamespace(locationUri=f"/warehouse/{name}"),
+    )
+    session = SimpleNamespace(conf=settings, catalog=catalog)
+    assert output_of(NewSink("iceberg", "/any", table), session) == Output(full, True, table)
+    plain = output_of(NewSink("iceberg", None, table), None)
+    assert plain == Output(table.replace("`", "").lower(), True, table)
+    to_be = output_of(NewSink("delta", None, table), session)
+    in_spark = "/warehouse/db/t" if full.startswith("spark_catalog") else None
+    assert to_be == Output(in_spark or full, True, in_spark or table)
