@@ -150,7 +150,8 @@ class QueryRow:
     batch_id
         The batch that the query continues from, in its own numbering; None if it is not restored.
     writes
-        ``format``, ``path`` and ``table`` of its sink, as far as the program says.
+        ``format``, ``path`` and ``table`` of its sink, as far as the program says, and ``place``:
+        the same place for all who write there, in one spelling.
     notes
         Sentences for the user.
     """

@@ -13,7 +13,8 @@ from flinkish.client.rehearsal import RehearsalResult, rehearse_launch
 from flinkish.client.requests import savepoint_target
 from flinkish.client.restart_plan import check_ours, with_secrets
 from flinkish.config import MASK
-from flinkish.errors import ConsentNeeded, StorageError, UsageError, WrongState
+from flinkish.connectors.registry import sink_connector
+from flinkish.errors import ConsentNeeded, UsageError, WrongState
 from flinkish.launch.job_origin import left_queries
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.restoring import checked
@@ -175,11 +176,16 @@ def check_apart(
     whose output is unknown. Raises UsageError if a query of the new program writes to a file sink
     or a table of the job.
     """
-    taken = places_of(context.registry.facts(job.job_id), job.launch.working_directory)
+    registry = context.registry
+    taken = places_of(registry.facts(job.job_id), job.launch.working_directory)
+    # What the drivers themselves have found out: the program's paths lack the default file system.
+    taken |= {claim.place for claim in registry.writers() if claim.job.job_id == job.job_id}
     warnings = []
     for query in plan.queries:
         writes = query.writes
         place = place_of(writes, directory)
+        if writes.get("place") in taken:
+            place = writes["place"]
         if place is not None and place in taken:
             raise UsageError(
                 f"query '{query.name}' of the new program would write to {place}, as job "
@@ -198,26 +204,22 @@ def check_apart(
 
 
 def places_of(facts: Mapping[str, QueryFacts], directory: str | None) -> frozenset[str]:
-    """Return the file sinks and tables that a job writes to. Pure."""
+    """Return the file sinks and tables that a job writes to."""
     places = {place_of(each.sink, directory) for each in facts.values()}
     return frozenset(place for place in places if place is not None)
 
 
 def place_of(sink: Mapping[str, object], directory: str | None) -> str | None:
-    """Return a sink's output, a location or ``table NAME``; None if unknown. Pure.
+    """Return a sink's output, a location in one spelling or ``table NAME``; None if unknown.
 
     Relative paths start at ``directory``.
     """
-    if sink.get("table"):
-        return f"table {str(sink['table']).lower()}"
-    path = sink.get("path")
+    path = str(sink.get("path") or "")
+    named = "/" not in path and sink_connector(str(sink.get("format") or "")).in_catalogs
+    table = str(sink.get("table") or (path if named else ""))
+    if table:
+        return f"table {table.replace('`', '').lower()}"
     if not path:
         return None
-    try:
-        location = storage.locate(str(path))
-    except StorageError:
-        return str(path)
-    relative = not str(path).startswith("/") and ":" not in str(path).partition("/")[0]
-    if relative and directory is not None:
-        location = storage.locate(storage.join(directory, str(path)))
-    return location
+    relative = not path.startswith("/") and ":" not in path.partition("/")[0]
+    return storage.one_name(storage.join(directory, path) if relative and directory else path)

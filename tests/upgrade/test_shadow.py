@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryFacts
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.registry.claims import file_resource, table_resource
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.registry.waiting import wait_job
 from flinkish.upgrade.preparation import Secrets, check_apart, place_of, places_of
@@ -224,6 +226,29 @@ def test_where_sinks_write() -> None:
     assert place_of({"path": "nowhere://x"}, None) == "nowhere://x"
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"path": "hdfs://nn:8020/t"}, {"path": "hdfs://NN/t"}),
+        (
+            {"path": "abfs://c@a.dfs.core.windows.net/t"},
+            {"path": "abfss://c@a.dfs.core.windows.net/t"},
+        ),
+        ({"table": "`t`"}, {"table": "T"}),
+        ({"path": "cat.db.t", "format": "iceberg"}, {"table": "cat.db.t", "format": "iceberg"}),
+    ],
+)
+def test_one_sink_in_two_spellings(one: dict[str, str], other: dict[str, str]) -> None:
+    assert place_of(one, "/srv") == place_of(other, "/somewhere") is not None
+
+
+def test_a_sink_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    found = {place_of({"path": f"{each}/t"}, str(tmp_path)) for each in ("real", "link")}
+    assert found == {f"{tmp_path}/real/t"}
+
+
 def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Context) -> None:
     job = context.writable_registry.job(cli.start("serve", "--name", "rides"))
     registry = context.registry
@@ -245,6 +270,13 @@ def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Conte
     (warning,) = check(format="foreachBatch", path=None)
     assert "writes with foreachBatch, and flinkish cannot tell where" in warning
     assert check(format="noop", path=None) == []
+    # What the drivers call it counts, where the program's words differ.
+    claims = [file_resource("hdfs://nn/out"), table_resource("spark_catalog.default.t")]
+    context.writable_registry.claim_resources(job.job_id, "counts", claims)
+    for place in ("hdfs://nn/out", "spark_catalog.default.t"):
+        with pytest.raises(UsageError, match=f"would write to {place}, as job rides"):
+            check(format="delta", path="hdfs://nn:8020/out", place=place)
+    assert check(format="delta", path="hdfs://nn:8020/a", place="hdfs://nn/a") == []
 
 
 def _query_id(context: Context, job_id: str) -> str:

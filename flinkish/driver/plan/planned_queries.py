@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from flinkish.connectors.registry import source_connector
@@ -11,6 +12,7 @@ from flinkish.driver.connectors.sinks import resolve, with_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
 from flinkish.driver.plan.writer_settings import (
     WriterFacts,
+    output_of,
     own_location,
     qualified,
     why_not_savepointable,
@@ -88,7 +90,7 @@ def new_sink(facts: WriterFacts, session: Any) -> NewSink:
         place = resolve(place, session)
     except TableError as error:
         unreadable = error.message
-    return NewSink(
+    sink = NewSink(
         format=place.format,
         path=qualified(place.path, session),
         table=place.table,
@@ -96,6 +98,8 @@ def new_sink(facts: WriterFacts, session: Any) -> NewSink:
         problem=None if problem is None else (problem.message, problem.hint),
         unreadable=unreadable,
     )
+    output = output_of(sink, session)
+    return replace(sink, place=None if output is None else output.place)
 
 
 def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, int], ...]:

@@ -138,6 +138,8 @@ class NewSink:
         Why the query cannot be savepointed with this sink, and the advice; None if it can.
     unreadable
         Why its target could not be determined; empty if it could.
+    place
+        What it writes to, in the spelling of the registry's claims; None if unknown.
     """
 
     format: str | None = None
@@ -146,6 +148,7 @@ class NewSink:
     output_mode: str | None = None
     problem: tuple[str, str] | None = None
     unreadable: str = ""
+    place: str | None = None
 
 
 @dataclass(frozen=True)

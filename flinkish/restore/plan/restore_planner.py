@@ -153,8 +153,9 @@ class RestorePlanner:
         UsageError if ``--uid-map``, ``--reset-source`` or ``--set-offsets`` is ambiguous or wrong,
         and what the environment's ``materialisation`` raises for logs that cannot be read.
         """
-        sink = {"format": new.sink.format, "path": new.sink.path, "table": new.sink.table}
-        restore = replace(self._plan(new, empty), writes=sink)
+        sink = new.sink
+        writes = {"format": sink.format, "path": sink.path, "table": sink.table}
+        restore = replace(self._plan(new, empty), writes={**writes, "place": sink.place})
         self._done[new.name] = restore
         return restore
 

@@ -53,6 +53,7 @@ def test_a_sink_has_the_format_that_spark_would_use(
     sink = new_sink(facts, session)
     assert (sink.format, sink.path) == (format, "/out")
     assert output_of(sink, session) == output
+    assert sink.place == (None if output is None else output.place)
     assert facts.describe_sink(session)["format"] == format
     for place in (SinkPlace(sink.format, sink.path), resolve(facts.place, session)):
         assert (open_table(place, session) is not None) is (format == "delta")
