@@ -28,7 +28,7 @@ from flinkish.errors import (
 )
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.plan import SinkRow
+from flinkish.messages.plan import Check, SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.job_registry import new_job_id, new_request_id
 from flinkish.registry.jobs import (
@@ -42,7 +42,14 @@ from flinkish.registry.jobs import (
 from flinkish.registry.waiting import wait_job
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.upgrade.preparation import Secrets
-from flinkish.upgrade.steps import after, after_failure, brought_back, lacking, until_healthy
+from flinkish.upgrade.steps import (
+    after,
+    after_failure,
+    brought_back,
+    lacking,
+    until_healthy,
+    warned_of,
+)
 
 _POLL = 0.1
 #: States of a job whose driver has failed and will be restarted.
@@ -96,11 +103,12 @@ class Execution:
                 self._fail(state, error)
         return self.upgrade
 
-    def sinks_of_old(self) -> list[SinkRow]:
-        """Return how the rollback treated sinks that were ahead, from the old job's plan."""
+    def of_old(self) -> tuple[tuple[SinkRow, ...], tuple[Check, ...]]:
+        """Return the sinks that the rollback brought back, and the warnings of its plan."""
         if self.upgrade.old_again_id is None:
-            return []
-        return brought_back(self._registry.queries(self.upgrade.old_again_id))
+            return (), ()
+        queries = self._registry.queries(self.upgrade.old_again_id)
+        return tuple(brought_back(queries)), tuple(warned_of(queries))
 
     def _save(self, **changes: object) -> None:
         changed = replace(self.upgrade, **changes)  # type: ignore[arg-type]  # fields by name

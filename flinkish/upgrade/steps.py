@@ -8,7 +8,7 @@ from flinkish.client.metrics import seconds_of
 from flinkish.errors import WrongState
 from flinkish.launch.deploy_mode import master_of
 from flinkish.messages.launch import Launch
-from flinkish.messages.plan import SinkRow
+from flinkish.messages.plan import Check, RestoreOutcome, SinkRow
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import RequestResult
 from flinkish.messages.restore_options import SINK_MODES
@@ -184,6 +184,12 @@ def brought_back(queries: Sequence[QueryStatus]) -> list[SinkRow]:
     """
     sinks = [sink for query in queries if query.plan is not None for sink in query.plan.sinks]
     return [sink for sink in sinks if sink.verdict in SINK_MODES]
+
+
+def warned_of(queries: Sequence[QueryStatus]) -> list[Check]:
+    """Return what a restore warned of in its queries' plans, such as rows that are lost. Pure."""
+    checks = [check for query in queries if query.plan is not None for check in query.plan.checks]
+    return [check for check in checks if check.outcome is RestoreOutcome.WARNING]
 
 
 def lacks_queries(stop: RequestResult | None) -> bool:

@@ -116,7 +116,7 @@ class InPlaceUpgrade(Execution):
         stop = self._request(RequestKind.STOP)
         # The failed attempt may have written to the sink: unless asked otherwise, its rows stay.
         ahead = upgrade.restore.options.sink_ahead or "rebase"
-        # Rows that a source has lost meanwhile do not stop the restore either; its plan shows them.
+        # Rows that a source has lost meanwhile do not stop the restore; the result warns of them.
         options = RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
         if stop is not None and lacks_queries(stop.result):
             options = replace(options, allow_non_restored=True)

@@ -11,7 +11,7 @@ from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult
 from flinkish.errors import FlinkishError, Locked, RolledBack, from_record
 from flinkish.launch.secret_settings import without_secrets
-from flinkish.messages.plan import SinkRow
+from flinkish.messages.plan import Check, SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobRecord
 from flinkish.upgrade import takeover
@@ -26,12 +26,14 @@ class UpgradeResult:
     """The outcome of an upgrade: finished, undone, or a shadow that runs alongside its job.
 
     ``is_undoing`` says that the user asked for the rollback. ``sinks`` are the sinks of the old
-    program that were ahead, with what the rollback did about each.
+    program that were ahead, with what the rollback did about each; ``checks`` what its plan warned
+    of, such as rows that are lost, which nobody was asked about.
     """
 
     upgrade: Upgrade
     is_undoing: bool = False
     sinks: tuple[SinkRow, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @property
     def job_id(self) -> str | None:
@@ -75,7 +77,7 @@ class UpgradeResult:
 
     @property
     def warnings(self) -> list[str]:
-        """After a rollback: what the new program had committed, and whether it was undone."""
+        """After a rollback: what was committed, whether it was undone, and what was lost."""
         if not (self.is_undoing or isinstance(self.failure, RolledBack)):
             return []
         undone = {sink.query for sink in self.sinks if sink.rollback_to is not None}
@@ -87,6 +89,7 @@ class UpgradeResult:
         return [
             *committed,
             *(f"query '{sink.query}' of the old program: {sink.text}" for sink in self.sinks),
+            *(f"query '{check.query}' of the old program: {check.text}" for check in self.checks),
         ]
 
 
@@ -190,4 +193,4 @@ def _finished(context: Context, execution: Execution, *, is_undoing: bool = Fals
                 error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
-    return UpgradeResult(finished, is_undoing, tuple(execution.sinks_of_old()))
+    return UpgradeResult(finished, is_undoing, *execution.of_old())

@@ -9,7 +9,7 @@ import pytest
 from flinkish.errors import WrongState
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.plan import QueryRow, RestorePlan, SinkRow
+from flinkish.messages.plan import Check, QueryRow, RestoreOutcome, RestorePlan, SinkRow
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import LeftOut, RequestResult
 from flinkish.messages.restore_options import RestoreOptions
@@ -26,6 +26,7 @@ from flinkish.upgrade.steps import (
     resources,
     undo,
     until_healthy,
+    warned_of,
 )
 
 S = UpgradeState
@@ -178,6 +179,11 @@ def test_what_the_way_back_has_made_of_the_sinks() -> None:
     plans = (None, RestorePlan(), RestorePlan(sinks=sinks[:2]), RestorePlan(sinks=sinks[2:]))
     found = brought_back([replace(Q, plan=plan) for plan in plans])
     assert [sink.verdict for sink in found] == ["rollback", "rebase"]
+    checks = [Check("files-cleaned", outcome, "a text", query="q") for outcome in RestoreOutcome]
+    plan = RestorePlan(checks=tuple(checks))
+    assert [check.outcome for check in warned_of([Q, replace(Q, plan=plan)])] == [
+        RestoreOutcome.WARNING
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from flinkish.client.context import Context
 from flinkish.client.reporter import SilentReporter
 from flinkish.config import Config
 from flinkish.errors import FlinkishError, Locked, RolledBack, StorageError, WaitTimeout, WrongState
-from flinkish.messages.plan import SinkRow
+from flinkish.messages.plan import Check, RestoreOutcome, SinkRow
 from flinkish.messages.upgrades import UpgradeKind, UpgradeState
 from flinkish.upgrade.workflows import UpgradeResult, _finished
 from tests.upgrade.test_steps import UPGRADE
@@ -73,8 +73,10 @@ def test_the_job_that_was_never_stopped_runs() -> None:
 
 def test_a_table_that_went_back_is_told() -> None:
     sinks = (SinkRow("q", rollback_to=7, text="the table goes back to version 7"),)
-    result = UpgradeResult(replace(ENDED, state=S.ROLLED_BACK), sinks=sinks)
-    first, second = result.warnings
+    lost = (Check("files-cleaned", RestoreOutcome.WARNING, "2 files are gone", query="q"),)
+    result = UpgradeResult(replace(ENDED, state=S.ROLLED_BACK), sinks=sinks, checks=lost)
+    first, second, third = result.warnings
+    assert third == "query 'q' of the old program: 2 files are gone"
     assert first.endswith("is rolled back in its table")
     assert second == "query 'q' of the old program: the table goes back to version 7"
 

@@ -303,6 +303,7 @@ def _show_end(session: Session, result: UpgradeResult) -> int:
                 out.complain(f"  {line}")
         failure.data.update(upgrade_document(result.upgrade))
         failure.data["sinks"] = [encode_fields(sink) for sink in result.sinks]
+        failure.data["checks"] = [encode_fields(check) for check in result.checks]
     _warn(out, result)
     raise failure
 
@@ -319,9 +320,7 @@ def _show_result(out: Output, result: UpgradeResult) -> None:
     elif out.quiet:
         out.line(str(job))
     elif upgrade.state is UpgradeState.SHADOWING:
-        out.line(
-            f"Job {upgrade.new_job_id} has caught up with job {upgrade.name}; both are running."
-        )
+        out.line(f"Job {job} has caught up with job {upgrade.name}; both are running.")
         out.line(f"To let it take over: flinkish upgrade shadow {upgrade.job_id} --promote")
         out.line(f"To end it: flinkish upgrade shadow {upgrade.job_id} --abandon")
     elif upgrade.state is UpgradeState.UPGRADED:
