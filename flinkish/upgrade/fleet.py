@@ -27,7 +27,7 @@ from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_matches
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.fleet_file import FleetEntry, read_fleet
-from flinkish.upgrade.preparation import check_agreed, prepare
+from flinkish.upgrade.preparation import Secrets, check_agreed, prepare
 from flinkish.upgrade.takeover import begin, resume
 from flinkish.upgrade.target import target_launch
 
@@ -230,7 +230,8 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
         if unfinished and dry_run:
             return FleetResult(job.name, FleetOutcome.READY, job.job_id, unfinished[-1])
         if unfinished:
-            begun = resume(context, unfinished[-1].upgrade_id)
+            secrets = Secrets.of(entry.version.changes.program)
+            begun = resume(context, unfinished[-1].upgrade_id, secrets)
         elif is_up_to_date(job, target_launch(job.launch, entry.version.changes)):
             return FleetResult(job.name, FleetOutcome.UP_TO_DATE, job.job_id)
         else:

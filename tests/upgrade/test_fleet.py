@@ -152,6 +152,17 @@ def test_an_interrupted_upgrade_is_finished(cli: Command, context: Context, told
     assert (again.outcome, again.job_id) == (FleetOutcome.UP_TO_DATE, found.job_id), "by the old id"
 
 
+def test_an_interrupted_upgrade_gets_the_secrets_of_its_entry(
+    cli: Command, context: Context
+) -> None:
+    upgrade = new(cli, context, "serve")
+    masked = replace(upgrade.launch, conf={"spark.my.password": MASK})
+    context.registry.add_upgrade(replace(upgrade, launch=masked), GONE)
+    conf = {"spark.my.password": "open"}
+    (found,) = carry_out(context, entries(cli, "rides", conf=conf))
+    assert (found.outcome, found.error) == (FleetOutcome.UPGRADED, None)
+
+
 def test_an_upgrade_whose_job_has_stopped_is_finished(cli: Command, context: Context) -> None:
     """It was interrupted when no job of that name ran."""
     upgrade = new(cli, context, "serve")
