@@ -30,6 +30,7 @@ from flinkish.upgrade.fleet_file import FleetEntry, read_fleet
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare
 from flinkish.upgrade.takeover import begin, resume
 from flinkish.upgrade.target import target_launch
+from flinkish.upgrade.workflows import UpgradeResult
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -218,7 +219,10 @@ def _missing(entry: FleetEntry) -> FleetResult:
 
 
 def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
-    """Upgrade one job; an error that concerns this job alone is in the result, not raised."""
+    """Upgrade one job; an error that concerns this job alone is in the result, not raised.
+
+    An unfinished upgrade is finished first, and may have been to another version.
+    """
     entry, job = task.entry, task.job
     begun: Execution | None = None
     try:
@@ -241,7 +245,14 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
             if dry_run:
                 return FleetResult(job.name, FleetOutcome.READY, job.job_id)
             begun = begin(context, ready)
-        return _result(begun.run())
+        result = _result(begun.run())
+        for warning in UpgradeResult(begun.upgrade, False, *begun.of_old()).warnings:
+            context.reporter.warning(warning)
+        if unfinished and result.outcome is FleetOutcome.UPGRADED:
+            now = context.registry.job(str(result.job_id))
+            if not is_up_to_date(now, target_launch(now.launch, entry.version.changes)):
+                return _upgraded(context, _Task(entry, now), dry_run=dry_run)
+        return result
     except FlinkishError as error:
         outcome = FleetOutcome.REFUSED if begun is None else FleetOutcome.FAILED
         upgrade = None if begun is None else begun.upgrade

@@ -28,6 +28,7 @@ from flinkish.upgrade.fleet import (
     run_at_once,
 )
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
+from flinkish.upgrade.target import NewVersion
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 from tests.upgrade.test_takeover import GONE, ID, Killed, Mortal, begun, new
@@ -150,6 +151,26 @@ def test_an_interrupted_upgrade_is_finished(cli: Command, context: Context, told
     assert any(note.startswith("rides: stopping job") for note in told.notes)
     (again,) = carry_out(context, entries(cli, upgrade.job_id))
     assert (again.outcome, again.job_id) == (FleetOutcome.UP_TO_DATE, found.job_id), "by the old id"
+
+
+def test_an_interrupted_upgrade_to_another_version_is_not_the_end(
+    cli: Command, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade = new(cli, context, "serve")
+    context.registry.add_upgrade(upgrade, GONE)
+    asked: list[tuple[str, str | None]] = []
+
+    def refused(_context: Context, job: JobRecord, version: NewVersion, _kind: object) -> None:
+        asked.append((job.job_id, version.changes.program.application))
+        raise UsageError("no")
+
+    monkeypatch.setattr("flinkish.upgrade.fleet.prepare", refused)
+    version = cli.directory / "v3.py"
+    version.write_text(cli.program.read_text())
+    (found,) = carry_out(context, entries(cli, "rides", to="v3.py"))
+    assert found.outcome is FleetOutcome.REFUSED
+    assert asked == [(found.job_id, str(version))]
+    assert context.registry.job(str(found.job_id)).launch.arguments == ("serve",)
 
 
 def test_an_interrupted_upgrade_gets_the_secrets_of_its_entry(
