@@ -9,11 +9,11 @@ from flinkish.client.checking import Plan
 from flinkish.client.context import Context, interruptible
 from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult
-from flinkish.errors import FlinkishError, Locked, RolledBack, from_record
+from flinkish.errors import FlinkishError, Locked, RolledBack, WrongState, from_record
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.plan import Check, SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
-from flinkish.registry.jobs import JobRecord
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.upgrade import takeover
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare, rehearse
@@ -27,19 +27,21 @@ class UpgradeResult:
 
     ``is_undoing`` says that the user asked for the rollback. ``sinks`` are the sinks of the old
     program that were ahead, with what the rollback did about each; ``checks`` what its plan warned
-    of, such as rows that are lost, which nobody was asked about.
+    of, such as rows that are lost, which nobody was asked about. ``has_ended`` says that the old
+    program has run again, and was canceled or has failed since.
     """
 
     upgrade: Upgrade
     is_undoing: bool = False
     sinks: tuple[SinkRow, ...] = ()
     checks: tuple[Check, ...] = ()
+    has_ended: bool = False
 
     @property
     def job_id(self) -> str | None:
         """The job that runs now, or the shadow; None if neither program runs."""
         upgrade = self.upgrade
-        if self._is_lost:
+        if self._is_lost or self.has_ended:
             return None
         if upgrade.state in (UpgradeState.UPGRADED, UpgradeState.SHADOWING):
             return upgrade.new_job_id
@@ -57,6 +59,15 @@ class UpgradeResult:
         upgrade, state = self.upgrade, self.upgrade.state
         if self._is_lost:
             return from_record(upgrade.failure or {})
+        if self.has_ended:
+            again = upgrade.old_again_id
+            return WrongState(
+                f"upgrade {upgrade.upgrade_id} is undone, but the old program does not run: job "
+                f"{again} was canceled or has failed since",
+                hint=f"resume it with: flinkish restart {again}",
+                upgrade_id=upgrade.upgrade_id,
+                job_id=again,
+            )
         if self.is_undoing or state is UpgradeState.UPGRADED:
             return None
         if state is UpgradeState.SHADOWING and upgrade.failure is None:
@@ -78,7 +89,8 @@ class UpgradeResult:
     @property
     def warnings(self) -> list[str]:
         """After a rollback: what was committed, whether it was undone, and what was lost."""
-        if not (self.is_undoing or isinstance(self.failure, RolledBack)):
+        rolled_back = self.has_ended or isinstance(self.failure, RolledBack)
+        if not (self.is_undoing or rolled_back):
             return []
         undone = {sink.query for sink in self.sinks if sink.rollback_to is not None}
         committed = [
@@ -193,4 +205,7 @@ def _finished(context: Context, execution: Execution, *, is_undoing: bool = Fals
                 error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
-    return UpgradeResult(finished, is_undoing, *execution.of_old())
+    again, has_ended = finished.old_again_id, False
+    if finished.state is UpgradeState.ROLLED_BACK and again is not None:
+        has_ended = context.registry.job(again).state in (JobState.FAILED, JobState.CANCELED)
+    return UpgradeResult(finished, is_undoing, *execution.of_old(), has_ended=has_ended)

@@ -38,6 +38,7 @@ from flinkish.upgrade.preparation import Secrets, prepare
 from flinkish.upgrade.shadow import ShadowUpgrade
 from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
 from flinkish.upgrade.target import Changes, NewVersion
+from flinkish.upgrade.workflows import _finished
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 from tests.support.launcher_fakes import kill_processes
@@ -262,8 +263,10 @@ def test_an_old_program_that_has_run_again_is_not_started_twice(
         cli.ok("cancel", again)
     else:
         kill_processes(context.registry.job(again))
-    done = (resume if is_canceled else rollback)(context, ID).run()
-    assert (done.state, done.old_again_id) == (UpgradeState.ROLLED_BACK, again)
+    result = _finished(context, (resume if is_canceled else rollback)(context, ID))
+    assert (result.upgrade.state, result.job_id) == (UpgradeState.ROLLED_BACK, None)
+    assert result.failure is not None
+    assert f"flinkish restart {again}" in result.failure.hint
     assert alive(context) == []
     assert f"flinkish restart {again}" in told.warnings[-1]
 

@@ -67,6 +67,16 @@ def test_without_a_job_of_the_new_program_the_error_itself_is_told(kind: Upgrade
     assert failure.hint == "make some", "there is no log"
 
 
+@pytest.mark.parametrize("undoing", [False, True])
+def test_an_old_program_that_has_ended_again_does_not_go_on(undoing: bool) -> None:
+    ended = replace(ENDED, state=S.ROLLED_BACK, old_again_id="again")
+    result = UpgradeResult(ended, undoing, has_ended=True)
+    assert result.job_id is None
+    assert type(result.failure) is WrongState
+    assert result.failure.hint == "resume it with: flinkish restart again"
+    assert len(result.warnings) == 1
+
+
 def test_the_job_that_was_never_stopped_runs() -> None:
     assert UpgradeResult(replace(ENDED, state=S.ABANDONED)).job_id == "old"
 
