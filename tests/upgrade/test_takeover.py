@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flinkish.client.context import Context
+from flinkish.client.waiting import look
 from flinkish.config import MASK, Config
 from flinkish.errors import (
     ConsentNeeded,
@@ -39,7 +40,7 @@ from flinkish.upgrade.shadow import ShadowUpgrade
 from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
 from flinkish.upgrade.target import Changes, NewVersion
 from flinkish.upgrade.workflows import _finished
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, wait_until
 from tests.client.conftest import Told
 from tests.support.launcher_fakes import kill_processes
 from tests.upgrade.test_steps import UPGRADE
@@ -263,6 +264,9 @@ def test_an_old_program_that_has_run_again_is_not_started_twice(
         cli.ok("cancel", again)
     else:
         kill_processes(context.registry.job(again))
+        wait_until(
+            lambda: look(context, context.registry.job(again)).state.is_final, "its processes' end"
+        )
     result = _finished(context, (resume if is_canceled else rollback)(context, ID))
     assert (result.upgrade.state, result.job_id) == (UpgradeState.ROLLED_BACK, None)
     assert result.failure is not None
