@@ -180,10 +180,7 @@ def came_from(registry: Registry, job: JobRecord) -> list[str]:
     job_ids: list[str] = []
     while job.launch.restore is not None:
         spec = job.launch.restore
-        saved = registry.savepoints(include_disposed=True) if spec.job is None else ()
-        origin = spec.job or next(
-            (each.job_id for each in saved if same_place(each.path, spec.path)), None
-        )
+        origin = spec.job or _takers(registry).get(one_name(spec.path))
         if origin is None or origin in job_ids:
             break
         job_ids.append(origin)
@@ -206,8 +203,7 @@ def runs_under_other_ids(
     of_query = registry.find_query(query_id)
     names = {query.name for _, query in of_query}
     jobs = {job.job_id for job, _ in of_query}
-    savepoints = registry.savepoints(include_disposed=True)
-    saved = {one_name(each.path): each.job_id for each in savepoints}
+    saved = _takers(registry)
     since: dict[str, tuple[int, int]] = {}
     for job in registry.jobs():
         spec = job.launch.restore
@@ -267,8 +263,7 @@ def _related_ids(registry: Registry, query_id: str) -> set[str]:
     """Return the ids of the queries that restores, other than forks, connect with a query."""
     jobs = registry.jobs()
     queries = registry.queries_of([job.job_id for job in jobs])
-    savepoints = registry.savepoints(include_disposed=True)
-    saved = {one_name(each.path): each.job_id for each in savepoints}
+    saved = _takers(registry)
     near: dict[str, set[str]] = {}
     for job in jobs:
         spec = job.launch.restore
@@ -287,6 +282,12 @@ def _related_ids(registry: Registry, query_id: str) -> set[str]:
         ids |= added
         left += added
     return ids
+
+
+def _takers(registry: Registry) -> dict[str, str]:
+    """Return the job of each recorded savepoint, by the savepoint's place."""
+    savepoints = registry.savepoints(include_disposed=True)
+    return {one_name(each.path): each.job_id for each in savepoints}
 
 
 def _repeats_batches(row: QueryRow) -> bool:

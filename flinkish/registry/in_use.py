@@ -21,7 +21,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_first, resumed_runs, taken_by, was_held
-from flinkish.registry.statements import one_place
+from flinkish.registry.rows import one_place
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.statements import one_place
+from flinkish.registry.rows import one_place
 
 
 @dataclass(frozen=True)

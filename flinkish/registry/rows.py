@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -221,3 +222,12 @@ def savepoint_of(row: Row) -> SavepointSummary:
     values["trigger"] = values.pop("cause")
     values["queries"] = tuple(decode_fields(SavedQuery, each) for each in load(row["queries"]))
     return SavepointSummary(**values)
+
+
+def one_place(path: str) -> str:
+    """Return a recorded path in the spelling by which savepoints are compared."""
+    if path.startswith("/"):
+        return os.path.realpath(path)
+    from flinkish.storage import one_name  # `list` starts without it
+
+    return one_name(path) if "://" in path else path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.requests import Arguments, CancelArguments
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState
-from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, arguments_of, job_of
+from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, arguments_of, job_of, one_place
 from flinkish.units import first_of
 
 ID_LENGTH = 32
@@ -66,24 +65,21 @@ def choose(
     raise _nothing(reference, by_name)
 
 
-def one_place(path: str) -> str:
-    """Return a recorded path in the spelling by which savepoints are compared."""
-    if path.startswith("/"):
-        return os.path.realpath(path)
-    from flinkish.storage import one_name  # `list` starts without it
-
-    return one_name(path) if "://" in path else path
-
-
 def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[str]) -> bool:
     """Return whether a restore that is not a fork uses a job's state or savepoints.
 
-    ``savepoints`` are paths in the spelling of :func:`one_place`.
+    ``savepoints`` are paths in the spelling of :func:`.rows.one_place`.
     """
     if restore is None or restore.options.fork:
         return False
-    taken = bool(restore.path) and one_place(restore.path) in savepoints
-    return restore.job == job_id or taken
+    return restore.job == job_id or _began_at(restore) in savepoints
+
+
+def _began_at(restore: RestoreSpec | None) -> str | None:
+    """Return the place that a job which is no fork began with, or None."""
+    if restore is None or restore.options.fork or not restore.path:
+        return None
+    return one_place(restore.path)
 
 
 def without_superseded(
@@ -98,17 +94,20 @@ def without_superseded(
     (as after an upgrade that was rolled back). A fork continues no other job, nor does a job that
     never started a query. ``query_ids`` and ``savepoints`` (paths) are by job id.
     """
-
+    # Each link is followed once, as an old name may have very many runs.
     places = {job_id: {*map(one_place, paths)} for job_id, paths in savepoints.items()}
+    began = {job.job_id: _began_at(job.launch.restore) for job in jobs}
 
     def goes_on(later: JobRecord, job: JobRecord) -> bool:
         if later.start_time <= job.start_time or not query_ids[later.job_id]:
             return False
-        restore, own = later.launch.restore, job.launch.restore
         if not set(query_ids[later.job_id]).isdisjoint(query_ids[job.job_id]):
             return True
-        both = () if own is None or own.options.fork else (one_place(own.path),)
-        return takes_up(restore, job.job_id, (*places[job.job_id], *both))
+        restore, place = later.launch.restore, began[later.job_id]
+        if restore is None or restore.options.fork:
+            return False
+        is_same = place in places[job.job_id] or place == began[job.job_id]
+        return restore.job == job.job_id or (place is not None and is_same)
 
     return [job for job in jobs if not any(goes_on(later, job) for later in jobs)]
 

@@ -13,11 +13,14 @@ from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import RequestResult
 from flinkish.messages.restore_options import SINK_MODES
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
+from flinkish.registry.jobs import JobState
 
 _S = UpgradeState
 #: Least ratio of processed to arriving rows of a query that counts as caught up.
 _SPARE = 1.2
 _K = UpgradeKind
+#: States of a job that did not end by itself.
+BROKEN_OFF = (JobState.FAILED, JobState.CANCELED)
 #: The forward steps of each kind.
 _FORWARDS = {
     _K.IN_PLACE: (_S.STOPPING, _S.STARTING, _S.WATCHING, _S.UPGRADED),

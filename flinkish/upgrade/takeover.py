@@ -22,10 +22,7 @@ from flinkish.registry.liveness import is_alive, process_ref
 from flinkish.upgrade.execution import Execution, canceled
 from flinkish.upgrade.preparation import Ready, Secrets
 from flinkish.upgrade.shadow import ShadowUpgrade, check_promotable
-from flinkish.upgrade.steps import lacks_queries, undo
-
-#: States of a job that did not end by itself.
-_BROKEN_OFF = (JobState.FAILED, JobState.CANCELED)
+from flinkish.upgrade.steps import BROKEN_OFF, lacks_queries, undo
 
 
 class InPlaceUpgrade(Execution):
@@ -94,7 +91,7 @@ class InPlaceUpgrade(Execution):
             self._save(state=UpgradeState.ABANDONED)
             return
         earlier = None if upgrade.old_again_id is None else self._found(upgrade.old_again_id)
-        if earlier is not None and (earlier := look(self._context, earlier)).state in _BROKEN_OFF:
+        if earlier is not None and (earlier := look(self._context, earlier)).state in BROKEN_OFF:
             if not never_began(self._registry, standing_of(self._registry, earlier)):
                 # From the savepoint it would write the rows again that it has written since.
                 self._context.reporter.warning(

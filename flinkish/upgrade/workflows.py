@@ -13,11 +13,12 @@ from flinkish.errors import FlinkishError, Locked, RolledBack, WrongState, from_
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.plan import Check, SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord
 from flinkish.upgrade import takeover
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare, rehearse
 from flinkish.upgrade.shadow import find_shadow
+from flinkish.upgrade.steps import BROKEN_OFF
 from flinkish.upgrade.target import NewVersion, target_launch
 
 
@@ -207,5 +208,5 @@ def _finished(context: Context, execution: Execution, *, is_undoing: bool = Fals
             raise
     again, has_ended = finished.old_again_id, False
     if finished.state is UpgradeState.ROLLED_BACK and again is not None:
-        has_ended = context.registry.job(again).state in (JobState.FAILED, JobState.CANCELED)
+        has_ended = context.registry.job(again).state in BROKEN_OFF
     return UpgradeResult(finished, is_undoing, *execution.of_old(), has_ended=has_ended)

@@ -12,12 +12,12 @@ from flinkish.errors import AmbiguousJob, JobNotFound, UsageError
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.rows import one_place
 from flinkish.registry.statements import (
     choose,
     is_id,
     is_prefix,
     name_matches,
-    one_place,
     takes_up,
     without_superseded,
 )
