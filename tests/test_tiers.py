@@ -581,3 +581,17 @@ def test_a_missing_tool_is_named_and_fails_in_ci(tmp_path: Path, ci: str) -> Non
     assert ("this run has failed for it" in done.stdout) == bool(ci)
     assert {"plain", "end to end"} < json.loads(kept.read_text()).keys()
     assert "seconds by room" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("part", "file", "own"),
+    [
+        ("deep", "tests/e2e/test_lifecycle.py", True),
+        ("deep", "tests/engine/test_resuming.py", False),
+        ("matrix", "tests/e2e/test_kafka.py", False),
+        ("spark35", "tests/driver/test_gate.py", False),
+    ],
+)
+def test_which_jobs_have_hadoops_own_local_files(part: str, file: str, own: bool) -> None:
+    (of,) = (each for each in PARTS if each.name == part)
+    assert ("SPARK_DIST_CLASSPATH" in of.local_files(file)) is own

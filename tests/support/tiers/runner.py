@@ -123,8 +123,7 @@ class Runner:
         process = subprocess.Popen(
             [part.python, "-m", "pytest", *part.words, f"--tier-log={log}", standing.file],
             cwd=self._repository.root,
-            # Hadoop's own local files, not the quick ones of tests/support/jvm.py.
-            env={"SPARK_DIST_CLASSPATH": "", **os.environ, **part.environment},
+            env={**part.local_files(standing.file), **os.environ, **part.environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
