@@ -60,10 +60,11 @@ def command(tmp_path: Path, cluster: Cluster) -> Iterator[Flinkish]:
     command.clean_up()
 
 
-@pytest.fixture(params=["installed", "3.5"])
+@pytest.fixture(params=["3.5"])
 def standalone(
     request: pytest.FixtureRequest, tmp_path: Path, command: Flinkish
 ) -> Iterator[Place]:
+    """A cluster of the oldest Spark, or of the installed one where a test asks for it."""
     python = sys.executable
     if request.param == "3.5":
         python = request.getfixturevalue("spark35")
@@ -143,7 +144,11 @@ def lifecycle(command: Flinkish, options: tuple[str, ...]) -> None:
     assert compared.returncode == 0, compared.stdout + compared.stderr
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
+@pytest.mark.parametrize(
+    ("standalone", "mode"),
+    [("installed", "client"), ("3.5", "cluster")],
+    indirect=["standalone"],
+)
 def test_standalone(command: Flinkish, standalone: Place, mode: str) -> None:
     cluster_mode = (CLUSTER,) if mode == "cluster" else ()
     lifecycle(command, (*standalone.options, *cluster_mode))

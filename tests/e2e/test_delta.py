@@ -79,8 +79,7 @@ def jobs_of(flinkish: Flinkish, tmp_path: Path) -> MakeJobs:
     return make
 
 
-@pytest.mark.parametrize("spark", SPARKS)
-@pytest.mark.parametrize("kind", ["path", "table"])
+@pytest.mark.parametrize(("spark", "kind"), [("3.5.9", "path"), ("4.0.5", "table")])
 def test_stop_at_any_moment_and_go_on_changed(
     jobs_of: MakeJobs, tmp_path: Path, spark: str, kind: str
 ) -> None:
@@ -93,8 +92,16 @@ def test_stop_at_any_moment_and_go_on_changed(
     table_jobs.check_that_it_goes_on(jobs, target)
 
 
-@pytest.mark.parametrize(("spark", "registry"), [("3.5.9", "kept"), ("4.0.5", "lost")])
-@pytest.mark.parametrize("mode", ["rebase", "accept", "rollback"])
+@pytest.mark.parametrize(
+    ("spark", "registry", "mode"),
+    [
+        ("3.5.9", "kept", "rebase"),
+        ("4.0.5", "lost", "accept"),
+        # By Delta's own classes, which are others on each Spark.
+        ("3.5.9", "lost", "rollback"),
+        ("4.0.5", "kept", "rollback"),
+    ],
+)
 def test_an_older_savepoint(jobs_of: MakeJobs, spark: str, registry: str, mode: str) -> None:
     """With accept without state, which lacks the batches that Delta's sink skips."""
     words = () if mode == "accept" else ("--keys",)

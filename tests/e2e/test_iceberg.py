@@ -22,7 +22,6 @@ from tests.support.table_jobs import TABLE, TableJobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1800)]
 
-SPARKS = ("3.5.9", "4.0.5", "4.1.4")
 MakeJobs = Callable[[str], TableJobs]
 
 
@@ -56,8 +55,9 @@ def jobs_of(flinkish: Flinkish, tmp_path: Path) -> MakeJobs:
     return make
 
 
-@pytest.mark.parametrize("spark", SPARKS)
-@pytest.mark.parametrize("kind", ["table", "name"])
+@pytest.mark.parametrize(
+    ("spark", "kind"), [("3.5.9", "table"), ("4.0.5", "name"), ("4.1.4", "name")]
+)
 def test_stop_at_any_moment_and_go_on_changed(jobs_of: MakeJobs, spark: str, kind: str) -> None:
     jobs = jobs_of(spark)
     target = jobs.target(TABLE)
@@ -67,8 +67,16 @@ def test_stop_at_any_moment_and_go_on_changed(jobs_of: MakeJobs, spark: str, kin
         table_jobs.check_that_it_goes_on(jobs, target.removeprefix("table:"), first=target)
 
 
-@pytest.mark.parametrize(("spark", "registry"), [("3.5.9", "kept"), ("4.1.4", "lost")])
-@pytest.mark.parametrize("mode", ["rebase", "accept", "rollback"])
+@pytest.mark.parametrize(
+    ("spark", "registry", "mode"),
+    [
+        ("3.5.9", "kept", "rebase"),
+        ("4.1.4", "lost", "accept"),
+        # By Iceberg's own classes, which are others on each Spark.
+        ("3.5.9", "lost", "rollback"),
+        ("4.1.4", "kept", "rollback"),
+    ],
+)
 def test_an_older_savepoint(jobs_of: MakeJobs, spark: str, registry: str, mode: str) -> None:
     """Iceberg's sink computes the batches that it skips: state goes on with accept too."""
     table_jobs.check_an_older_savepoint(jobs_of(spark), mode, "--keys", registry=registry)

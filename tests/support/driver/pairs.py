@@ -469,5 +469,5 @@ def _one_of_each() -> frozenset[str]:
     return frozenset(found.values()) - TELLING
 
 
-#: Of these the verdict alone is checked at every run of the tests, and of all in the deep tier.
+#: Of these the verdict alone is checked at every run of the tests; the deep tier runs all pairs.
 VERDICTS = _one_of_each()

@@ -1,9 +1,11 @@
-"""What the old programs of the pairs left behind, recorded once: their savepoints (all but the
-state itself) and, for pairs that start from a plain checkpoint, their checkpoints. A verdict is
-found with it by planning alone; what Spark really makes of the state, the live pairs say.
+"""What the old programs of the pairs in ``VERDICTS`` left behind, recorded once: their savepoints
+(all but the state itself) and, for pairs that start from a plain checkpoint, their checkpoints.
+
+A verdict is found with it by planning alone; what Spark really makes of the state, the live pairs
+say.
 
 ``python -m tests.support.driver.recorded_pairs record`` writes the archive anew, with the installed
-Spark: after a change of an old program, and when a pair has a new one.
+Spark: after a change of an old program, and when ``VERDICTS`` has a new one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.spark.jvm import configured
 from flinkish.restore.origin.restore_origin import RestoreOrigin, open_path
 from tests.support.driver.pair_runner import Bench, Pair, Saved
-from tests.support.driver.pairs import PAIRS
+from tests.support.driver.pairs import PAIRS, VERDICTS
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "pair_savepoints.tar.xz"
 #: The line of Spark that wrote the archive: another one plans other states.
@@ -75,8 +77,9 @@ def record(spark: Any, work: Path) -> None:
     """Run every old program once, and pack what it left."""
     assert spark.version.startswith(SPARK), f"the archive is of Spark {SPARK}x"
     bench, tree = Bench(spark, work / "bench"), work / "recorded"
-    plain = {run_of(pair) for pair in PAIRS if pair.plain}
-    for pair in PAIRS:
+    recorded = [pair for pair in PAIRS if pair.name in VERDICTS]
+    plain = {run_of(pair) for pair in recorded if pair.plain}
+    for pair in recorded:
         run = tree / run_of(pair)
         if run.exists():
             continue
