@@ -137,7 +137,7 @@ def newest_planned_batch(root: str) -> int | None:
 def newest_watermark(root: str) -> int:
     """Return the watermark of the newest planned batch, in milliseconds since the epoch.
 
-    It is 0 if no batch is planned, or if the offsets of the newest one cannot be read.
+    It is 0 if no batch is planned, or if the offsets of the newest one are damaged or missing.
     """
     batch = newest_planned_batch(root)
     if batch is None:

@@ -94,7 +94,7 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
     return [
         job
         for job in registry.unacknowledged()
-        if name_in(job.launch.options) != "none"  # also of another launcher: that is refused
+        if name_in(job.launch.options) != "none"  # plan_restart refuses those of other launchers
         and not (job.supervisor is not None and is_alive(job.supervisor))  # it restarts the job
         and _ran_on(job, here)
         and (is_guess(job.failure) or _is_undecided(registry, job))
@@ -102,7 +102,10 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
 
 
 def _ran_on(job: JobRecord, host: str) -> bool:
-    """Return whether a job ran on a host; if a restart of it was cut off, its log tells."""
+    """Return whether a job ran on a host.
+
+    A restart that was cut off leaves no process in the record: then the job ran where its log is.
+    """
     hosts = {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
     if not hosts and host == os.uname().nodename:
         return job.log_path is not None and os.path.exists(job.log_path)

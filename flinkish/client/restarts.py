@@ -202,8 +202,8 @@ def launch_in_place_of(
         The savepoint cannot be restored; StorageError also if the log cannot be written.
     NameTaken, Locked
         With ``unique_name``: another job has the name, or an unfinished upgrade has it.
-    LaunchFailed
-        Spark, Java or a Python interpreter is missing, or no process can be started.
+    UsageError, LaunchFailed
+        Secrets cannot be passed; or Spark, Java or Python is missing, or no process can be started.
     """
     registry = context.registry
     _check_start(context, job, launch, unique_name=unique_name)

@@ -293,7 +293,7 @@ def _has_committed(registry: Registry, job: JobRecord) -> bool:
     """Return whether a job has committed a batch of its own, after those that it began with.
 
     The log of a checkpoint may be gone, or on another host, so what the job has reported counts
-    too. Raises StorageError if that does not tell, and a log cannot be reached.
+    too. Raises StorageError if the job has reported no such batch and a log cannot be reached.
     """
     queries = registry.queries(job.job_id)
     if any(_is_own(query, query.batch_id) for query in queries):

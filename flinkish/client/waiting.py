@@ -210,7 +210,7 @@ def _reached(context: Context, job: JobRecord, watch: Watch, timeout: float | No
 
 
 def look(context: Context, job: JobRecord) -> JobRecord:
-    """Return the job in its current state; one whose driver has died is FAILED or FAILING."""
+    """Return the job in its current state; see :func:`.reconcile` for one whose driver has died."""
     return reconcile(context.registry, [context.registry.job(job.job_id)])[0]
 
 

@@ -88,7 +88,7 @@ class SourcePlan:
 
     @property
     def goes_back(self) -> bool:
-        """Whether ``--set-offsets`` may let it read rows again."""
+        """Whether ``--set-offsets`` may let the source read rows again."""
         moved = self.saved is not None and self.set_to not in (None, self.saved.offset)
         return moved and self.repeated_rows != 0
 

@@ -232,9 +232,9 @@ def read_elsewhere(
 ) -> int | None:
     """Return the newest batch of the runs that read a query's input under other ids; None if none.
 
-    These are runs of jobs that went back to an earlier batch of the query, or from whose batches
-    the query itself went back, if they ran after the time ``since`` and committed a batch of their
-    own. Forks and the job ``but`` do not count.
+    Such a run went back to an earlier batch of the query, or the query itself went back to an
+    earlier batch of the run. Only runs count that ran after the time ``since`` and committed a
+    batch of their own. Forks and the job ``but`` do not count.
     """
     batches = []
     for other in _related_ids(registry, query_id) - {query_id}:

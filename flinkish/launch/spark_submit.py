@@ -193,7 +193,7 @@ def worker_settings(
 
     Spark 3 gives the options of Java's modules to every JVM but this one
     (``deploy.ClientEndpoint``), and on Java 17 no ``SparkContext`` can be made without them.
-    As a setting takes the place of Spark's default, the options of that are in it too.
+    The setting takes the place of Spark's default, so it includes the default's options too.
 
     Raises UsageError if the options hold a secret: the JVM takes them at its start, from a command
     line that every user of the worker's host can read. Raises LaunchFailed if Spark's defaults

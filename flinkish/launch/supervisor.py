@@ -213,7 +213,7 @@ def _record_end(
         if end_requested:
             lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended the driver")
             failure = lost.to_record()
-            # A transition would keep what the program made of the signal.
+            # A transition would keep the failure that the program recorded because of the signal.
             registry.update_job(job_id, failure=failure)
         elif job.state is not JobState.FAILING or failure is None:
             failure = end_of(status, text, started=job.driver is not None).to_record()

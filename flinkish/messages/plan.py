@@ -151,7 +151,7 @@ class QueryRow:
         The batch that the query continues from, in its own numbering; None if it is not restored.
     writes
         ``format``, ``path`` and ``table`` of its sink, as far as the program says, and ``place``:
-        the same place for all who write there, in one spelling.
+        what the sink writes to, in the spelling of the registry's claims; None if unknown.
     notes
         Sentences for the user.
     """

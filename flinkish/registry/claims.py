@@ -219,7 +219,7 @@ class Claims(QueryReports):
         on file sinks. If there are any, nothing was claimed. A table never conflicts.
 
         Raises JobNotFound, and WrongState if the job has ended (its driver may have been declared
-        dead).
+        dead) or has another driver (:meth:`act_as`).
         """
 
         def work(tx: Transaction) -> list[Claim]:

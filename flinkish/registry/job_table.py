@@ -160,7 +160,7 @@ class JobTable(Purging):
         by the real one. ``seen`` is the record from which a reader concluded that the job is lost.
 
         Raises JobNotFound, and WrongState if ``new`` may not follow the current state, the job has
-        another driver (:meth:`act_as`), or its processes or heartbeat are not those of ``seen``.
+        another driver (:meth:`act_as`), or its state, processes or heartbeat differ from ``seen``.
         """
 
         def work(tx: Transaction) -> JobRecord:

@@ -122,7 +122,7 @@ class JobRecord:
         return self.name != self.launch.default_name
 
     def is_replaced(self, driver: ProcessRef | None) -> bool:
-        """Return whether the job has another driver than ``driver``, unless that is None."""
+        """Return whether ``driver`` is given, but is not, or is no longer, the job's driver."""
         return driver not in (None, self.driver)
 
     def written_by(self, driver: ProcessRef | None) -> JobRecord:

@@ -158,13 +158,13 @@ def reconcile(
 ) -> list[JobRecord]:
     """Return the current records of jobs; a job that counts as lost becomes FAILED.
 
-    One that was stopped or canceled before its driver died, or that a plain cancel was to end,
-    becomes FINISHED or CANCELED.
-    A job whose supervisor is about to start a new driver is only shown as FAILING. A lost job gets
-    a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
-    supervisor that knows the real failure may replace it afterwards. If the registry cannot
-    be written, the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the
-    registry's clock.
+    If it was stopped or canceled before its driver died, or a plain cancel was to end it, it
+    becomes FINISHED or CANCELED instead. A job whose supervisor is about to start a new driver is
+    only shown as FAILING. A FAILED job gets a ``driver-lost`` failure with the end of its log,
+    which a supervisor that knows the real failure may replace afterwards. The unfinished requests
+    of a lost job fail, except for a plain cancel that is carried out. If the registry cannot be
+    written, the jobs are only *shown* in their new states. ``now`` is in seconds since the epoch by
+    the registry's clock.
     """
     moment = registry.now() if now is None else now
     return [_reconciled(registry, job, moment) for job in jobs]

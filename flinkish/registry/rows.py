@@ -1,4 +1,7 @@
-"""Convert rows of the registry's tables to the types of ``registry.jobs``, and back. Pure."""
+"""Convert rows of the registry's tables to the types of ``registry.jobs``, and back.
+
+Pure, except for :func:`one_place`, which follows links.
+"""
 
 from __future__ import annotations
 

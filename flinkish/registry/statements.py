@@ -76,7 +76,7 @@ def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[st
 
 
 def _began_at(restore: RestoreSpec | None) -> str | None:
-    """Return the place that a job which is no fork began with, or None."""
+    """Return the place of the savepoint of a restore that is not a fork, or None."""
     if restore is None or restore.options.fork or not restore.path:
         return None
     return one_place(restore.path)
@@ -94,7 +94,7 @@ def without_superseded(
     (as after an upgrade that was rolled back). A fork continues no other job, nor does a job that
     never started a query. ``query_ids`` and ``savepoints`` (paths) are by job id.
     """
-    # Each link is followed once, as an old name may have very many runs.
+    # The links in each path are resolved only once, because an old name may have very many runs.
     places = {job_id: {*map(one_place, paths)} for job_id, paths in savepoints.items()}
     began = {job.job_id: _began_at(job.launch.restore) for job in jobs}
 
@@ -329,7 +329,7 @@ def is_plain_cancel(arguments: Arguments) -> bool:
 
 
 def refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> None:
-    """Raise Locked if a stop or cancel, which this one does not override, has no result yet."""
+    """Raise Locked if a stop or cancel that the new request does not override is unfinished."""
     rows = tx.rows(
         "SELECT request_id, kind, arguments FROM flinkish_requests WHERE job_id = :id "
         "AND state IN ('PENDING', 'IN_PROGRESS') AND kind IN ('stop', 'cancel') ORDER BY number",

@@ -121,7 +121,7 @@ class UpgradeRecords(Purging):
     def save_upgrade(self, upgrade: Upgrade, owner: ProcessRef) -> Upgrade:
         """Record the next version of an upgrade; return it with its new revision.
 
-        A final state gets its end, by the registry's clock.
+        If its state is final, ``ended`` becomes the present time by the registry's clock.
 
         Raises Locked if the version does not follow the recorded one, because another process has
         taken over.

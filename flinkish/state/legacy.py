@@ -79,8 +79,8 @@ class LegacySerializer(TypeSerializer[Any]):
     Parameters
     ----------
     old
-        The serializer. Until savepoints have the new snapshot, a restore finds its class and the
-        class of its configuration by their names.
+        The serializer. Until savepoints have only the new snapshot, a restore finds its class and
+        the class of its configuration by their names.
     snapshot
         Makes the new snapshot, which savepoints contain from now on. Without ``snapshot``, restores
         from new savepoints still need the old classes.

@@ -2,8 +2,8 @@
 
 A *location* is a string: an absolute local path (``/a/b``), or ``scheme://authority/path`` without
 a trailing slash. Hadoop's schemes ``s3a://`` and ``s3n://`` are converted to ``s3://``, and
-``gcs://`` to ``gs://``, so each location has one name in the registry and in messages.
-:func:`for_spark` returns ``s3a://`` again.
+``gcs://`` to ``gs://``; :func:`for_spark` returns ``s3a://`` again. Other spellings of a place stay
+(links, users and ports of HDFS, Azure's schemes): :func:`same_place` compares locations.
 """
 
 from __future__ import annotations

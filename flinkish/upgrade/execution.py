@@ -104,7 +104,7 @@ class Execution:
         return self.upgrade
 
     def of_old(self) -> tuple[tuple[SinkRow, ...], tuple[Check, ...]]:
-        """Return the sinks that the rollback brought back, and the warnings of its plan."""
+        """Return the sinks that were ahead, as the rollback treated them, and its warnings."""
         if self.upgrade.old_again_id is None:
             return (), ()
         queries = self._registry.queries(self.upgrade.old_again_id)

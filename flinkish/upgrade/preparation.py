@@ -49,7 +49,7 @@ class Secrets:
     def given_to(self, launch: Launch) -> Launch:
         """Return a recorded launch with its secrets.
 
-        Raises UsageError if one is missing, or for another number of secret arguments.
+        Raises UsageError if one is missing, or if the number of secret arguments differs.
         """
         conf = {key: self.conf[key] for key in self.conf if launch.conf.get(key) == MASK}
         arguments = self.arguments if MASK in launch.secret_arguments else None
@@ -210,7 +210,7 @@ def places_of(facts: Mapping[str, QueryFacts], directory: str | None) -> frozens
 
 
 def place_of(sink: Mapping[str, object], directory: str | None) -> str | None:
-    """Return a sink's output, a location in one spelling or ``table NAME``; None if unknown.
+    """Return a sink's output: ``table NAME``, or a location's canonical name; None if unknown.
 
     Relative paths start at ``directory``.
     """

@@ -19,7 +19,7 @@ _S = UpgradeState
 #: Least ratio of processed to arriving rows of a query that counts as caught up.
 _SPARE = 1.2
 _K = UpgradeKind
-#: States of a job that did not end by itself.
+#: States of a job that a failure or a cancel has ended.
 BROKEN_OFF = (JobState.FAILED, JobState.CANCELED)
 #: The forward steps of each kind.
 _FORWARDS = {

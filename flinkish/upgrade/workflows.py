@@ -56,7 +56,7 @@ class UpgradeResult:
 
     @property
     def failure(self) -> FlinkishError | None:
-        """Why the job was not upgraded, or the shadow not promoted; None if neither failed."""
+        """Why the job was not upgraded, the shadow not promoted, or no program runs; else None."""
         upgrade, state = self.upgrade, self.upgrade.state
         if self._is_lost:
             return from_record(upgrade.failure or {})

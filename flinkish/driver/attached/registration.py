@@ -67,7 +67,7 @@ def _restore_of(launch: Launch, earlier: JobRecord) -> RestoreSpec | None:
 
 
 def _named(launch: Launch) -> str:
-    """Return the location that a program named; since its first start a link may lead elsewhere."""
+    """Return the location that a program named; if it is a link, it may lead elsewhere by now."""
     path = launch.options.get(RECOVERY_PATH)
     if path is None:
         return launch.restore.path if launch.restore is not None else ""
@@ -192,7 +192,7 @@ def _launch(asked: AttachRequest) -> Launch:
 
 
 def _register(registry: Registry, job: JobRecord) -> None:
-    """Record a job, its start by the registry's clock, unless a lost attempt has recorded it."""
+    """Record a job, with its start by the registry's clock, unless an earlier call has done so."""
     try:
         Registry.job(registry, job.job_id)  # a PatientRegistry would give the job that it is to add
     except JobNotFound:

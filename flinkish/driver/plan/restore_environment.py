@@ -56,9 +56,9 @@ class DriverRestoreEnvironment:
 
     ``other_runs`` returns all other jobs that ever ran a Spark query id. ``under_other_ids``
     returns the jobs that went back to an earlier batch of that query under another query id.
-    ``read_elsewhere`` returns the newest batch of the runs that read on from that query's input
-    under other query ids, or None. ``writers`` returns the outputs of the queries of other jobs
-    that have not ended. With ``offline``, no broker and no table of a source is asked.
+    ``read_elsewhere`` returns the newest batch of the runs under other query ids that have read
+    that query's input since it was saved, or None. ``writers`` returns the outputs of the queries
+    of unfinished other jobs. With ``offline``, no broker and no table of a source is asked.
     """
 
     def __init__(

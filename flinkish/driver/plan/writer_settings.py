@@ -174,7 +174,8 @@ class Output:
     """Where a query writes.
 
     ``place`` is a location without links, or the name of a table, in one spelling, for comparisons;
-    ``location`` as it is read. Several queries may write to one table (``is_table``).
+    ``location`` is the same place in the spelling with which storage or a catalog can be asked.
+    Several queries may write to one table (``is_table``).
     """
 
     place: str

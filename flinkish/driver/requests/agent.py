@@ -22,8 +22,8 @@ from flinkish.registry.liveness import process_ref
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 _T = TypeVar("_T")
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
-_PAUSE = 1.0  # seconds between attempts to record the end of the job
-#: Seconds for which the end of the job is tried to be recorded once its program has ended.
+_PAUSE = 1.0  # seconds between attempts to use the registry
+#: Seconds for which :func:`persistently` repeats an action.
 _PATIENCE = 300.0
 _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
 
@@ -190,9 +190,10 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
 
 
 def persistently(action: Callable[[], _T]) -> _T:
-    """Use the registry, and repeat that for a while if it is unavailable; else RegistryError.
+    """Return the action's result; repeat the action for a while if the registry is unavailable.
 
-    If the end of a job were not recorded, it would count as failed, and might be restarted.
+    Raises RegistryError if the registry stays unavailable. A job whose end is not recorded would
+    count as failed, and might be restarted.
     """
     deadline = time.monotonic() + _PATIENCE
     while True:

@@ -84,8 +84,8 @@ class EarlierRun:
         There are no settings if the query has not committed a batch.
 
         Raises NoCommittedBatch if the query had committed a batch and the checkpoint is gone,
-        Incompatible if the query has begun to drain in this job, and Corrupt or UnsupportedFormat
-        if its logs cannot be read.
+        Incompatible if the query has been or was being drained, unless it was drained already when
+        the job restored it, and Corrupt or UnsupportedFormat if its logs cannot be read.
         """
         entries = newest_entries(self.checkpoint)
         if entries is None:

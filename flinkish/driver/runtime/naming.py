@@ -34,7 +34,7 @@ class Names:
         self._reserved: set[str] = set()
         self._by_location: dict[str, str] = {}
         self._runs: dict[str, int] = {}
-        #: What each query's newest directory follows.
+        #: The last ``follows`` that :meth:`directory` was given, by name.
         self._follows: dict[str, str | None] = {}
         #: Unnamed queries that Spark has refused to start, and that were not tried again since.
         self._refused: list[RefusedStart] = []
@@ -52,7 +52,7 @@ class Names:
 
         ``location`` is the program's own checkpoint location, from :func:`one_spelling`; the same
         location again is the same query. ``retried`` is the name of an unnamed query that failed
-        and has not been started again since.
+        or that Spark refused to start, and has not been started again since.
         """
         with self._lock:
             if location is not None and location in self._by_location:
@@ -87,8 +87,9 @@ class Names:
 
         ``fresh`` is True for the first run, and if the previous run ended well: a new start under
         the same name is then another query to Spark, which would give it a temporary checkpoint. A
-        query that failed and is started again continues from its checkpoint. ``follows`` is the
-        previous run, or empty: only the first start after that run gets another directory.
+        query that failed and is started again continues from its checkpoint. ``follows`` is the id
+        of the previous run, or empty; a start with the ``follows`` of the start before it gets the
+        same directory, because that start led to no run.
         """
         with self._lock:
             is_tried_again = follows is not None and self._follows.get(name) == follows
@@ -170,7 +171,7 @@ def refused_name(
 ) -> str | None:
     """Return the name of the refused start that an unnamed query repeats, or None.
 
-    With ``strict``, raises ConsentNeeded for a query that may repeat one, or be another query.
+    With ``strict``, raises ConsentNeeded if it is not clear which one the query repeats, if any.
     """
     alike = [start for start in starts if start.facts.writes_like(facts)]
     call = facts.calls.get("format")  # it has the function of a foreachBatch

@@ -44,7 +44,7 @@ class FlowJob(Protocol):
 
     @property
     def is_guest(self) -> bool:
-        """Whether the pipeline runs with or without flinkish."""
+        """Whether the pipeline runs without flinkish if flinkish cannot serve it."""
 
     def prepare_flow(self, flow: Flow) -> Prepared:
         """Prepare the query of a flow before it starts; raise the refusal if it may not start."""
@@ -77,8 +77,8 @@ class PipelineRun:
     def carry_out(self, job: FlowJob, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """Plan and restore the flows, then yield the events of the run that ``begin`` asks for.
 
-        Raises UsageError for a full refresh in a restored job, the ProgramFailed of :meth:`flows`
-        in such a job, its other errors unless the job is a guest, and the errors of ``job``.
+        Raises UsageError for a full refresh in a restored job, the errors of ``job``, and those of
+        :meth:`flows`: ProgramFailed only in a restored job, others unless the job is a guest.
         """
         refreshed = list(self._request.full_refresh_selection)
         if job.restores and (self._request.full_refresh_all or refreshed):

@@ -317,8 +317,8 @@ class Preparer:
     def session_settings(self, session: Any, name: str) -> Iterator[None]:
         """Inside the block, set what the checkpoint and the tasks of query ``name`` need.
 
-        Spark does not pin these settings. Afterwards the settings have their previous values, and
-        the local properties for the tasks are removed. Threads start their queries one by one.
+        Spark does not pin these settings. Afterwards they have their previous values, and the local
+        properties for the tasks are removed. Restored and resumed jobs start queries one by one.
         """
         wanted = self._settings.get(name)
         if wanted is None:

@@ -157,7 +157,7 @@ class QueryStarts:
         self.start_phase.started(query.name)
 
     def take_late(self) -> None:
-        """Take what queries could not take at their start, once the registry is reached."""
+        """Take the resources that queries could not take at first, once the registry is reached."""
         for query in self._gate.queries() if self._registry.is_reached else ():
             if query.name in self._others.untaken and not spark_jvm.has_ended(query.jsq):
                 self._take(query)

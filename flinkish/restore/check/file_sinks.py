@@ -12,7 +12,7 @@ permanently if one of them is missing. Entries are missing:
 * if the log begins after batch 0 and has no compact entry.
 
 The missing entries are then written before the query runs its next batch. They name no files,
-except that a compact entry that is written after the log's newest entry names all files of the log.
+except that a compact entry for a batch after the log's newest batch names all files of the log.
 If a log has two compact entries, their distance is its interval. If it has one, Spark derives the
 interval from the setting, and may get another number (``deriveCompactInterval``). So two compact
 entries are written where a complete log would have two.

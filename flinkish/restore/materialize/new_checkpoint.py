@@ -83,10 +83,10 @@ def make_checkpoint(recipe: Recipe, target: str, *, location: str | None = None)
 
     Raises StorageError if the target is taken or cannot be written, Corrupt if a file of an origin
     is missing or damaged, UnsupportedFormat if a recorded digest has an unknown form, and
-    Incompatible in five cases: the origins' state settings or versions of offset logs differ,
+    Incompatible in six cases: the origins' state settings or versions of offset logs differ,
     sources cannot keep their numbers in an offset log of version 2, sources that become one have
-    read different input, state cannot be raised to another version, or empty state is needed for a
-    state store or codec that is not Spark's.
+    read different input, state cannot be raised to another version, empty state is needed for a
+    state store or codec that is not Spark's, or it was planned with another number of partitions.
     """
     built = storage.locate(target)
     final = built if location is None else storage.locate(location)
@@ -453,7 +453,7 @@ class _Assembly:
             if same is source:
                 yield from _source(origin, source, position)
             elif (same.origin, same.directory) != (source.origin, source.directory):
-                # A DataFrame used twice has two lines and one directory; it was read twice before.
+                # Two saved sources are one DataFrame now, used twice: two lines, one directory.
                 pairs = [{at.get(str(n), NO_OFFSET) for n in (line, number)} for at in lines]
                 if any(len(pair - {NO_OFFSET}) > 1 for pair in pairs) or (
                     input_files(origin, source.directory, position)

@@ -199,7 +199,7 @@ def source_files(origin: OriginCheckpoint, directory: str, position: str) -> Sou
 
 
 def input_files(origin: OriginCheckpoint, source: str, position: str) -> set[str]:
-    """Return what a file source has read, by its number in ``sources/``; nothing for others."""
+    """Return the files that the source in ``sources/<source>`` has read, if it is a file source."""
     if log_offset(position) is None:
         return set()
     directory = f"{SOURCES}/{source}/"

@@ -82,10 +82,11 @@ def with_watermark(
     rows: Sequence[SourcePlan],
     watermarks: Sequence[int],
 ) -> tuple[Check, ...]:
-    """Return the checks, with a warning for each source that goes back behind the watermark.
+    """Return the checks, with a warning for each source that is read again under a watermark.
 
-    ``watermarks`` (ms) are those of the queries of which the watermark is made; if there is none,
-    the query begins without, also if its ``base`` was drained.
+    ``watermarks`` (ms) are those of the queries from which the new query's watermark is made.
+    Without any, the query begins without a watermark, and a check that ``base`` was drained is
+    left out.
     """
     kept = [check for check in checks if watermarks or check.id != _DRAINED]
     policy = base.pins.get(PIN_WATERMARK_POLICY)

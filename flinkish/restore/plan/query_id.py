@@ -69,7 +69,7 @@ class QueryIdentity:
     in_use
         Whether a job still runs with the savepoint's query id.
     may_keep
-        Whether ``--sink-ahead accept`` may keep the savepoint's query id, as no other query does.
+        Whether ``--sink-ahead accept`` may keep the savepoint's query id: no other query may.
     """
 
     keep: bool

@@ -87,7 +87,7 @@ class RestoreEnvironment(Protocol):
     ) -> Sequence[Check]:
         """Return the checks for missing input files of the restored batch.
 
-        ``moved`` are the entries of the sources whose files were moved, and exist at the new place.
+        ``moved`` are the entries of sources with new offsets, or whose files exist at a new place.
         """
 
     def source(
@@ -397,7 +397,7 @@ class RestorePlanner:
                 planned=each is offer and recipe.replays_planned and not each.live,
             )
             checks += [] if check is None else [check]
-        # That one of the queries repeats nothing does not count if another does.
+        # If batches of one saved query repeat, the notes that others repeat nothing are left out.
         return [c for c in checks if c.outcome is RestoreOutcome.WARNING] or checks[:1]
 
     def _offers_of(self, origins: Sequence[OriginCheckpoint]) -> list[RestorableQuery]:

@@ -80,8 +80,8 @@ def match_sources(
     new ordinal (:class:`~flinkish.restore.plan.operator_matching.OperatorMatches`); ``reset`` names
     sources that start without their saved position (:func:`reset_entries`). Raises Incompatible if
     state comes from another query or a source is to be reset, and what one of the queries reads is
-    unknown; ConsentNeeded if a source feeds states that were saved at different positions of this
-    source; UsageError as in :func:`reset_entries`.
+    unknown; ConsentNeeded if a source would have to continue from several different positions;
+    UsageError as in :func:`reset_entries`.
     """
     afresh = reset_entries(reset, new, [query.key for query in saved])
     origins = _origins(own, saved, taken)
@@ -324,7 +324,7 @@ class _Finder:
         return None
 
     def _nearest(self, source: NewSource, same: Sequence[SavedSource]) -> SavedSource | None:
-        """Return the position of the query that gave the state, else that continues, else any."""
+        """Return the position in the query that gave the state, else in ``own``, else in any."""
         behind = self._behind(source)
         own = {self._own.key} if self._own is not None else set()
         near = next((near for near in (behind, own) if any(s.query in near for s in same)), None)
@@ -379,7 +379,7 @@ class _Finder:
     ) -> SavedSource | None:
         """Return the position of ``same``; refuse several, with ``text`` and ``advice``."""
         places: dict[tuple[QueryKey, str], SavedSource] = {}
-        for s in same:  # of the lines of a DataFrame used twice only one may have a position
+        for s in same:  # a DataFrame used twice has two lines, and one of them may lack a position
             if s.offset != NO_OFFSET or (s.query, s.directory) not in places:
                 places[s.query, s.directory] = s
         if len({s.offset for s in places.values()}) > 1:

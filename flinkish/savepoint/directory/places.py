@@ -43,9 +43,9 @@ def place_keys(location: str) -> frozenset[str]:
 def savepoint_meant(path: str) -> str:
     """Return the directory of the savepoint that a link or a ``_metadata`` file names.
 
-    It is the path of the opened savepoint. Any other path, also one that cannot be read, is only
-    located; remote storage is asked only about a ``_metadata`` file. Raises the errors of
-    ``locate``.
+    That directory is the path which the savepoint has once it is opened. If ``path`` is neither a
+    link nor a ``_metadata`` file, or cannot be read, it is only located; remote storage is asked
+    only about a ``_metadata`` file. Raises the errors of ``locate``.
     """
     location = storage.locate(path)
     if not is_link(location) and storage.base_name(location) != FILE_NAME:

@@ -66,9 +66,9 @@ class OperatorRecord(Identified):
     def rows_of_spark(self, counts: Mapping[str, int]) -> int | None:
         """Return the number of rows as Spark reports it; None if that is not known.
 
-        ``counts`` are the rows of its stores or, where stores have several, of column families. Of
-        a join, Spark counts only the buffered rows; of others with several stores, it depends on
-        their kind.
+        ``counts`` has the rows of each store, or of each column family of a store that has several,
+        by name. Of a join, Spark counts only the buffered rows; what it counts of other operators
+        with several stores depends on their kind.
         """
         stores = {store.name for store in self.state.stores}
         if stores <= {DEFAULT_STORE}:

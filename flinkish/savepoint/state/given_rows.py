@@ -116,7 +116,7 @@ def _facts(operator: OperatorRecord, written: WrittenOperator | None) -> Operato
     if written is None:
         return operator.facts
     counts = {store: digest.rows for store, digest in written.digests.items()}
-    # A store with several column families has one digest.
+    # A store with several column families has one digest, so the rows of each are not known.
     is_counted = counts.keys() >= {store.name for store in operator.state.stores}
     rows = operator.rows_of_spark(counts) if is_counted else None
     return replace(operator.facts, rows=rows, state_digest=f"{written.digest.content:016x}")

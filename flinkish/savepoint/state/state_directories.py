@@ -74,7 +74,7 @@ class SavedDirectory:
         return _open_recorded(location, path, recorded)
 
     def local_path(self, path: str) -> str | None:
-        """Return the file's local path; None for a file that is on remote storage, or not there.
+        """Return the file's local path; None if it is remote, or does not count as there.
 
         A file that exists and has a record is first compared with the record. Raises the errors of
         :meth:`open`.

@@ -306,7 +306,7 @@ class QueryFiles:
         """Check the ends of the files in place, not of the originals, which Spark may have trimmed.
 
         Raises Corrupt, which names the checkpoint's damaged files, and StorageError if the target
-        was removed. The ends of files that an earlier savepoint holds were checked then.
+        was removed. The ends of files in an earlier savepoint were checked when it was taken.
         """
         cut = attempt.cut
         own = (
