@@ -6,9 +6,9 @@ oldest while flinkish reads. :func:`read_cut` lists the files of batch N and of 
 locked. If a file is trimmed in the meantime, :class:`FilesVanished` is raised, and the caller takes
 the newer batch.
 
-Why these files and no others: Spark reads ``offsets/<N-1>`` at restart and refuses to start without
-it. A source log entry later than the offsets makes the file source skip files. An interrupted batch
-leaves an incomplete later state version.
+Why these files and no others: Spark reads ``offsets/<N-1>`` (N if N + 1 is planned) at restart, and
+refuses to start without it. A source log entry later than the offsets makes the file source skip
+files. An interrupted batch leaves an incomplete later state version.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class CommittedBatch:
     ``planned_batch`` is N + 1 if its offsets are written. ``watermark_ms`` is the watermark of the
     next batch, in milliseconds since the epoch. ``offsets`` are the JSON of each source, or ``-``;
     ``pins`` the settings pinned in the offset log. ``backend`` is None without stateful operators,
-    or if it is unknown. ``checkpoint_format`` is 2 if commits have unique ids of state files (a
-    restart then needs ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to 2), else 1.
+    or if it is unknown. ``checkpoint_format`` is the commit's version: 2 if it may have unique ids
+    of state files (a restart then needs ``spark.sql.streaming.stateStore.checkpointFormatVersion``
+    set to 2), else 1.
     """
 
     query_id: str
@@ -89,7 +90,7 @@ class CommittedBatch:
 class Cut(CommittedBatch):
     """A committed batch in a checkpoint, and the files it consists of.
 
-    ``planned_fault`` is not empty if the offsets of the planned batch cannot be read: the cut then
+    ``planned_fault`` is not empty if the offsets of the planned batch are damaged: the cut then
     leaves them out, and Spark plans the batch again. ``files`` have posix paths relative to
     ``root``.
     """
@@ -137,7 +138,8 @@ def newest_planned_batch(root: str) -> int | None:
 def newest_watermark(root: str) -> int:
     """Return the watermark of the newest planned batch, in milliseconds since the epoch.
 
-    It is 0 if no batch is planned, or if the offsets of the newest one are damaged or missing.
+    It is 0 if no batch is planned, or if the newest one's offsets are damaged or gone by now.
+    Raises UnsupportedFormat for offsets of a newer Spark, and StorageError.
     """
     batch = newest_planned_batch(root)
     if batch is None:
@@ -224,7 +226,7 @@ class _Reader:
 
     def read(self) -> Cut:
         """Return the cut; raise FileNotFoundError for a missing file."""
-        # State first: Spark trims it soonest.
+        # State before logs and sources: Spark trims it soonest. These entries say which state.
         commits = self._commits()
         offsets = self._offsets(self.batch)
         planned_batch, planned = self._planned()

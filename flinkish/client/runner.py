@@ -65,8 +65,8 @@ class ProgramRunner:
         restore : RestoreOptions
             How the savepoint is restored.
         plan : Plan or path, optional
-            The result of :meth:`check`, to be carried out exactly; replaces ``from_savepoint`` and
-            the other options of the restore, except the claim mode.
+            The result of :meth:`check` of a savepoint, to be carried out exactly. It excludes
+            ``from_savepoint``, ``parallelism``, ``resume``, and ``restore`` but for the claim mode.
         parallelism : int, optional
             Number of state partitions.
         if_not_running : bool

@@ -67,7 +67,7 @@ class Standing:
 
     @property
     def has_committed(self) -> bool:
-        """Whether any query has committed a batch, even if its checkpoint is gone."""
+        """Whether a query has a committed batch, own or restored, or reported one that is gone."""
         return self.batch is not None or any(q.batch_id is not None for q in self.queries)
 
     @property
@@ -79,8 +79,8 @@ class Standing:
 def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
     """Return the ended run from which a job of the name would resume, or None.
 
-    That is the newest one that has committed a batch. Runs that :func:`never_began` do not count,
-    nor does the run ``but``.
+    That is the newest one with a committed batch, be it only a restored one. Runs that
+    :func:`never_began` do not count, nor does the run ``but``.
     """
     seen: dict[str, Standing] = {}
 
@@ -196,9 +196,9 @@ def runs_under_other_ids(
 ) -> list[KnownRun]:
     """Return the runs that went back to an earlier batch of a query, under another query id.
 
-    Runs that resumed from those runs under their query id are included. Forks are not: they are
-    meant to run alongside the query. Only runs whose sink writes a repeated batch again are
-    included: a restore of the query may write their rows again. The job ``but`` does not count.
+    Runs that resumed from those runs under their query id are included. Forks are not, as they are
+    meant to run alongside the query; nor is the job ``but``. Only runs whose sink writes a repeated
+    batch again count: they read the same input, so a restore of the query may repeat their rows.
     """
     of_query = registry.find_query(query_id)
     names = {query.name for _, query in of_query}
@@ -232,9 +232,9 @@ def read_elsewhere(
 ) -> int | None:
     """Return the newest batch of the runs that read a query's input under other ids; None if none.
 
-    Such a run went back to an earlier batch of the query, or the query itself went back to an
-    earlier batch of the run. Only runs count that ran after the time ``since`` and committed a
-    batch of their own. Forks and the job ``but`` do not count.
+    These are runs of queries that restores, but not forks, connect with this one, directly or not
+    (:func:`_related_ids`), as when one went back to an earlier batch of the other. They count if
+    they ran after ``since`` and committed a batch of their own. The job ``but`` does not count.
     """
     batches = []
     for other in _related_ids(registry, query_id) - {query_id}:
@@ -249,9 +249,9 @@ def read_elsewhere(
 
 
 def saved_at(registry: Registry, path: str, job_id: str | None) -> float:
-    """Return when the savepoint ``path`` was taken, or the job that takes its place ended.
+    """Return when the restored job ``job_id`` ended; if it is None, when ``path`` was taken.
 
-    Returns 0 if the registry does not know it.
+    Returns 0 for an unknown savepoint, or a job that has not ended. Raises JobNotFound.
     """
     if job_id is not None:
         return registry.job(job_id).end_time or 0.0
@@ -260,7 +260,7 @@ def saved_at(registry: Registry, path: str, job_id: str | None) -> float:
 
 
 def _related_ids(registry: Registry, query_id: str) -> set[str]:
-    """Return the ids of the queries that restores, other than forks, connect with a query."""
+    """Return the ids of queries that chains of restores, other than forks, connect with a query."""
     jobs = registry.jobs()
     queries = registry.queries_of([job.job_id for job in jobs])
     saved = _takers(registry)

@@ -1,4 +1,4 @@
-"""The events of a job about which notices are sent, and when each is due. Pure."""
+"""The events of a job about which notices are sent, and when each is due; without I/O."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class JobView:
 class NoticeWatch:
     """Compares each view of a job with the previous one; each event is due once.
 
-    ``first`` is the view at the start: events before it are never due. ``max_age``: the seconds
-    after which a savepoint is overdue; None: never.
+    ``first`` is the view at the start: events before it are never due, except that a savepoint is
+    overdue. ``max_age``: the seconds after which a savepoint is overdue; None: never.
     """
 
     def __init__(self, first: JobView, max_age: float | None) -> None:

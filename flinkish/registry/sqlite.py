@@ -2,8 +2,8 @@
 
 SQLite facts used here (sqlite.org: wal.html, lang_transaction.html, rescode.html): in WAL mode
 readers never wait for writers; a write transaction begun with BEGIN IMMEDIATE gets "busy" only
-at its beginning; the switch to WAL, recovery after a crash and the checkpoint of a closing
-connection can be "busy" without calling the busy handler, hence the retries around all of them.
+at its beginning; the switch to WAL, and any call during a recovery after a crash or the checkpoint
+of a closing connection, can be "busy" without the busy handler: ``_patiently`` repeats every call.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Cleaned:
     unlisted
         The archive that the savepoint names and the program does not, so that it is not listed.
     gone_on
-        The newest batch of another run that has gone on since the query was saved, or None. Under
-        another query id it may be lower than the savepoint's batch.
+        The newest batch of another run, if one has gone on since the savepoint. Under another query
+        id it may be lower than the savepoint's batch.
     """
 
     mode: str

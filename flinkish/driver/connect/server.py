@@ -1,7 +1,7 @@
 """The server of Spark Connect in the driver's own JVM: the session behind a client's session.
 
-``spark.api.mode=connect`` and ``spark-pipelines`` start such a server in the program's process,
-unless the program names a server (``SparkSession.Builder.getOrCreate``, 4.0 to 4.3).
+``spark.api.mode=connect`` and ``spark-pipelines`` start such a server in that JVM (below: in this
+process), unless the program names a server (``SparkSession.Builder.getOrCreate``, 4.0 to 4.3).
 """
 
 from __future__ import annotations

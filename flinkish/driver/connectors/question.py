@@ -18,8 +18,9 @@ class SourceQuestion:
     """A source, and the position from which it is to continue.
 
     ``session`` is the query's. ``offer`` is the saved query of the position. ``gone_on`` returns
-    the newest batch that other runs of the saved query have reached, or None if no run is past the
-    saved batch. ``at_ms`` is a time (milliseconds since the epoch) whose offsets are wanted too.
+    the newest batch of other runs, or None if none has gone on since the query was saved; under
+    another query id it may be below the saved batch. ``at_ms`` is a time (milliseconds since the
+    epoch) whose offsets are wanted too.
     """
 
     session: Any

@@ -15,7 +15,7 @@ _CALENDAR = re.compile("year|month|day")
 #: A date or timestamp in the text of a type. Before a colon, the word is the name of a field.
 _MOMENT = re.compile(r"\b(?:date|timestamp)\b(?!:)")
 _QUOTED = re.compile(r"'[^']*'")
-#: Expressions that have a zone but never use it, because zones are offsets of whole minutes.
+#: Expressions whose zone has an effect only if its offset has seconds (in no region after 1972).
 _WITHOUT_ZONE = frozenset({"Second", "SecondWithFraction"})
 #: Expressions that return a field of a timestamp.
 _FIELDS = frozenset({"Hour", "Minute"})
@@ -121,7 +121,7 @@ def _parsing(expression: Any, pattern: Any) -> bool | None:
 
 
 def parses(name: str, expression: Any) -> bool:
-    """Return whether an expression uses its formatter, which it needs only for text."""
+    """Return False if a ToUnixTimestamp or UnixTimestamp has no text for its formatter to parse."""
     if name not in ("ToUnixTimestamp", "UnixTimestamp"):
         return True
     return _is_text(expression.children().apply(0).dataType())

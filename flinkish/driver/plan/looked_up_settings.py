@@ -12,11 +12,11 @@ expressions that ran with both values):
   digits loses digits of the fraction (``adjustPrecisionScale``) or overflows, so the values differ,
   though the types often look alike.
 * A setting that changes a result's type or the text of an expression can be seen in the plan, and
-  is not listed in this module. Nor is one that only makes a query fail (``encode`` of characters
-  that a charset lacks).
-* ``to_csv`` and ``to_xml`` write timestamps and dates by the parser policy, and bytes by
-  ``binaryOutputStyle`` (4.x). With ``truncateForEmptyRegexSplit`` (4.x), ``split`` with an empty
-  pattern and a limit loses the rest of the text.
+  is not listed in this module (but ``TIMESTAMP_TYPE`` is, where text becomes a timestamp). Nor is
+  one that only makes a query fail (``encode`` of characters that a charset lacks).
+* ``to_csv``, ``to_json`` and ``to_xml`` write timestamps and dates by the parser policy; the first
+  and the last write bytes by ``binaryOutputStyle`` (4.x). With ``truncateForEmptyRegexSplit``
+  (4.x), ``split`` with an empty pattern and a limit loses the rest of the text.
 * ``spark.sql.legacy.charVarcharAsString``, ICU's case mappings, ``json.enablePartialResults`` and
   ``legacy.json.allowEmptyString`` were found to have no effect. Spark 4 pads a cast to ``char(n)``
   with ``preserveCharVarcharTypeInfo``; without that setting the plan has no trace of the type.
@@ -73,7 +73,7 @@ Session = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class LookedUp:
-    """A setting that an expression looks up, with its value; ``certain`` as in Dependence."""
+    """A looked-up setting and its value; ``certain`` as in :class:`.state_semantics.Dependence`."""
 
     setting: str
     value: str

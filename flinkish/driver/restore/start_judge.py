@@ -262,7 +262,7 @@ class StartJudge:
 
 
 class Adviser(StartJudge):
-    """The judge of a program that runs with or without flinkish: it refuses nothing, and warns."""
+    """The judge of a guest (:attr:`.QueryStarts.is_guest`): it refuses nothing, and warns."""
 
     def admit(
         self,

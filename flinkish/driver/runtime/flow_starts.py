@@ -22,8 +22,8 @@ from flinkish.messages.requests import LeftOut
 class FlowStarts:
     """Prepares the flows of one run of a pipeline, and takes their queries when they start.
 
-    ``is_guest`` says that the pipeline runs with or without flinkish. ``on_start`` is called after
-    each step that may have been the last of the job's start.
+    ``is_guest`` says that no flow is refused: one that cannot be prepared runs all the same.
+    ``on_start`` is called after each step that may have been the last of the job's start.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The job inside its driver: its queries and its lifecycle.
 
-Several threads use the :class:`Runtime`: the program's own (through the hook), the agent's
-(requests), the heartbeat's, and those on which Spark reports the start of a pipeline's flow. One
-condition, that of the :class:`.program_gate.ProgramGate`, guards their shared state.
+Several threads use the :class:`Runtime`: the program's (through the hook), the agent's (requests),
+the heartbeat's, and those on which Spark reports the start of a pipeline's flow. The condition of
+:class:`.ProgramGate` guards the queries and the job's end; starts, reports and restore have locks.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Runtime:
         self._pipeline: PipelineRun | None = None
         self._flow_starts: FlowStarts | None = None
         self._is_running = False
-        #: Interrupts a program that waits for nothing when its job is over.
+        #: Ends a program that waits for none of its queries, when their restore is refused.
         self.interrupt: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGINT)
 
     @property
@@ -98,7 +98,7 @@ class Runtime:
 
     @property
     def is_guest(self) -> bool:
-        """Whether the program, which another launcher started, runs with or without flinkish."""
+        """Whether another launcher started the program without a restore; no query is refused."""
         return self._starts.is_guest
 
     @property
@@ -151,8 +151,8 @@ class Runtime:
         """Let quiesced queries continue as if nothing had happened.
 
         ``forget_ends`` is what :func:`spark_jvm.forgetting_ends` returned before the queries were
-        quiesced. A query that cannot be started again fails the job; the others continue. Raises
-        nothing, because the caller reports the error for which the queries continue.
+        quiesced. A query that cannot be started again fails the job, and the others continue. Its
+        error is not raised: the caller reports the error for which the queries continue.
         """
         ended = [query for query in queries if _has_left(query)]
         forget_ends()

@@ -44,7 +44,7 @@ class FlowJob(Protocol):
 
     @property
     def is_guest(self) -> bool:
-        """Whether the pipeline runs without flinkish if flinkish cannot serve it."""
+        """Whether no flow is refused: one that cannot be prepared runs all the same."""
 
     def prepare_flow(self, flow: Flow) -> Prepared:
         """Prepare the query of a flow before it starts; raise the refusal if it may not start."""

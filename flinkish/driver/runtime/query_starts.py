@@ -72,8 +72,8 @@ class QueryStarts:
         self.restorer, lost = _restorer(registry, job, planning, earlier)
         path = None if spec is None else spec.path
         mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead
-        #: A program that was started by another launcher runs with or without flinkish. But a
-        #: program that asks for a restore must not start without the restore.
+        #: Of a program that another launcher started, a query that flinkish cannot serve runs
+        #: without flinkish. But a program that asks for a restore must not start without it.
         self.is_guest = job.launch.external is not None and spec is None
         judge = Adviser if self.is_guest else StartJudge
         self._others = OtherJobs(registry, job.job_id, path)

@@ -18,9 +18,9 @@ from typing import Any
 
 @contextmanager
 def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[None]:
-    """Call ``call`` with the JVM's query ``name`` when it starts inside the block.
+    """Call ``call`` with the JVM's query ``name`` of ``session`` when it starts inside the block.
 
-    The query of ``session`` waits until the call returns.
+    The query waits until the call returns.
     """
 
     def named(jsq: Any, started: str | None) -> None:
@@ -33,9 +33,9 @@ def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[N
 
 @contextmanager
 def at_each_start(session: Any, call: Callable[[Any, str | None], None]) -> Iterator[None]:
-    """Call ``call`` with each of the JVM's queries that starts inside the block, and its name.
+    """Call ``call`` with the JVM's query and its name at each start in ``session`` in the block.
 
-    The query of ``session`` waits until the call returns. An exception of the call is only logged.
+    The query waits until the call returns. An exception of the call is only logged.
     """
     from pyspark import SparkContext
     from pyspark.java_gateway import ensure_callback_server_started

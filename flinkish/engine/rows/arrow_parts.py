@@ -77,7 +77,7 @@ def in_pieces(
 ) -> Iterator[list[tuple[bytes, bytes]]]:
     """Yield the rows in lists of ``most`` rows, or of about ``MAX_BYTES`` bytes if that is less.
 
-    A list may exceed ``MAX_BYTES`` by a few rows, or by more if they are small.
+    A list may exceed ``MAX_BYTES`` by up to ``_FEW`` rows, or ``MANY`` after rows that are small.
     """
     iterator = iter(rows)
     piece: list[tuple[bytes, bytes]] = []

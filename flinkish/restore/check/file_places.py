@@ -46,8 +46,8 @@ def file_reading(
     ``path`` before any pattern; ``options`` have their names in lower case. ``archive`` is the URL
     of the directory in which to look for files that the source has read and archived. ``unlisted``
     is the archive that the savepoint records, if it is not ``archive``; its files are not listed.
-    ``gone_on`` is the newest batch of another run of the query, if that batch is later than the
-    savepoint's. Raises the errors of
+    ``gone_on`` is the newest batch of another run that has gone on since the savepoint; under
+    another query id it may be lower than the savepoint's. Raises the errors of
     :func:`~flinkish.restore.check.source_files.missing_files`.
     """
     logs = read_logs(origin)

@@ -74,10 +74,10 @@ class SavedDirectory:
         return _open_recorded(location, path, recorded)
 
     def local_path(self, path: str) -> str | None:
-        """Return the file's local path; None if it is remote, or does not count as there.
+        """Return the file's local path; None on remote storage, or if it does not count as there.
 
-        A file that exists and has a record is first compared with the record. Raises the errors of
-        :meth:`open`.
+        The file need not exist. One that exists and has a record is first compared with the record.
+        Raises the errors of :meth:`open`.
         """
         location = self._location(path)
         recorded = self.recorded.get(path)

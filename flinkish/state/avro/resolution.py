@@ -54,7 +54,7 @@ PROMOTIONS: Final[dict[str, tuple[str, ...]]] = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-#: Promotions that leave every byte as it is.
+#: Promotions that leave all bytes valid as they are (bytes that become a string may not be UTF-8).
 _SAME_BYTES: Final = {("int", "long"), ("string", "bytes")}
 #: Logical types that become another without loss.
 _FINER: Final = {
@@ -124,7 +124,7 @@ def compile_reader(writer: Any, reader: Any) -> AvroResolution:
 class _Walk:
     """Walks through both schemas at once.
 
-    ``problems`` say why they are incompatible; ``rewrites`` is set if bytes would change.
+    ``problems`` say why they are incompatible; ``rewrites`` is set if bytes change or need a check.
     """
 
     def __init__(self, root: str, *, skips: bool = False) -> None:
