@@ -85,12 +85,11 @@ def _with_broker(
     for topic in sorted(position.keys() & topics.keys()):
         kept = [n for n in position[topic] if (topic, n) in now]
         if topic in recreated:
-            within = [n for n in kept if position[topic][n] <= topics[topic][n].end]
-            inside = [n for n in within if position[topic][n] > topics[topic][n].begin]
+            at, has = position[topic], topics[topic]
+            inside = [n for n in kept if has[n].begin < at[n] <= has[n].end]
             if inside:
-                why = recreated[topic]
-                yield _unnoticed(topic, why, inside, position[topic], topics[topic], consent)
-            kept = [n for n in kept if n not in within]
+                yield _unnoticed(topic, recreated[topic], inside, at, has, consent)
+            kept = [n for n in kept if n not in inside]
         yield from _moved_bounds(reading, topic, kept, position[topic], topics[topic], consent)
     for topic in sorted({topic for topic, _ in now}):
         new = sorted(n for t, n in now if t == topic and (t, n) not in saved)

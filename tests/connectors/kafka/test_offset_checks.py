@@ -211,3 +211,13 @@ def test_a_topic_that_was_made_again_as_long_as_the_position() -> None:
     assert "--reset-source in" in within.advice
     agreed = judge(reading, SAVED, has, replace(consent, lost_rows=True), again)
     assert [each.outcome for each in agreed] == [RestoreOutcome.WARNING] * 2
+
+
+def test_a_topic_that_was_made_again_and_has_lost_more_than_the_position() -> None:
+    has = topics(a=[(100, 300), (1, 9)], b=[(0, 7)])
+    reading = reading_of("kafka[subscribe=a,b]", {"subscribe": "a,b", "failOnDataLoss": "true"})
+    again = {"a": "its id was x, and is y"}
+    inside, expired = judge(reading, SAVED, has, Consent("--reset-source in"), again)
+    assert told([inside]) == [("topic-recreated", CONSENT, 1)]
+    assert told([expired]) == [("rows-expired", CONSENT, 95)]
+    assert "partition 0 was read up to 5 and has 100 to 300; Spark would fail" in expired.text
