@@ -203,6 +203,23 @@ def test_nothing_was_read_of_a_topic_that_was_made_again() -> None:
     assert (last[0].skipped, last[1].skipped) == (10, 7)
 
 
+@pytest.mark.parametrize(("before", "recreated"), [(5, ("a",)), (5, ()), (1, ("a",))])
+def test_a_topic_that_was_made_again_is_left_behind_with_all_its_rows(
+    before: int, recreated: tuple[str, ...]
+) -> None:
+    """Also one that is known to be another because it ends before the saved offset."""
+    has: Topics = {"a": {0: Available(0, 3), 1: Available(0, 9)}}
+    found = kafka_offsets(
+        EARLIEST,
+        KafkaReading("assign", '{"a":[1]}', True),
+        {"a": {0: before, 1: 0}},
+        BrokerAnswer(has),
+        recreated=recreated,
+    )
+    assert isinstance(found, NewOffsets)
+    assert found.moves == (Move("a", 0, before, None, 3),)
+
+
 def test_a_topic_that_was_made_again() -> None:
     """Nobody knows which of its rows were read, so it counts as all that it can be."""
     topics: Topics = {"a": {0: Available(0, 3), 1: Available(3, 10)}, "b": {0: Available(0, 2)}}

@@ -81,7 +81,10 @@ def kafka_offsets(
         for place, at in after.items()
     ]
     gone = sorted(saved.keys() - after.keys())
-    moves += [_left(place, saved[place], has.get(place)) for place in gone]
+    moves += [
+        _left(place, saved[place], has.get(place), recreated=place[0] in recreated)
+        for place in gone
+    ]
     moved = tuple(sorted((m for m in moves if m.before != m.after), key=_order))
     return NewOffsets(_log_line(after), moved)
 
@@ -159,8 +162,9 @@ def _move(
     return Move(*place, before, after, skipped, repeated)
 
 
-def _left(place: tuple[str, int], before: int, has: Available | None) -> Move:
-    return Move(*place, before, None, 0 if has is None else max(0, has.end - before))
+def _left(place: tuple[str, int], before: int, has: Available | None, *, recreated: bool) -> Move:
+    skipped = 0 if has is None else has.unread(before, recreated=recreated)
+    return Move(*place, before, None, skipped)
 
 
 def _order(move: Move) -> tuple[str, int]:

@@ -22,7 +22,7 @@ transactions leave gaps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from flinkish.connectors.kafka.new_offsets import rows_text
@@ -53,7 +53,7 @@ def judge(
     """
     if answer.topics is None:
         gone = _not_read(reading, position)
-        findings = [_gone(reading, gone, position, {}, consent)] if gone else []
+        findings = [_gone(reading, gone, position, {}, consent, recreated)] if gone else []
     else:
         findings = list(_with_broker(reading, position, answer.topics, consent, recreated))
     return gravest_first(findings)
@@ -81,7 +81,7 @@ def _with_broker(
     saved = {(topic, n): at for topic, offsets in position.items() for n, at in offsets.items()}
     gone = sorted(place for place in saved if place not in now and place[0] not in missing)
     if gone:
-        yield _gone(reading, gone, position, topics, consent)
+        yield _gone(reading, gone, position, topics, consent, recreated)
     for topic in sorted(position.keys() & topics.keys()):
         kept = [n for n in position[topic] if (topic, n) in now]
         if topic in recreated:
@@ -110,11 +110,15 @@ def _gone(
     position: Position,
     topics: Topics,
     consent: Consent,
+    recreated: Collection[str],
 ) -> Finding:
     places = list(gone)
     names = sorted({topic for topic, _ in places})
     here = [(topic, n) for topic, n in places if n in topics.get(topic, {})]
-    rows = sum(max(0, topics[topic][n].end - position[topic][n]) for topic, n in here)
+    rows = sum(
+        topics[topic][n].unread(position[topic][n], recreated=topic in recreated)
+        for topic, n in here
+    )
     where = _words(names)
     if any((topic, n) not in places for topic in names for n in position[topic]):
         where = _listed("partition", [f"{topic}-{n}" for topic, n in places])

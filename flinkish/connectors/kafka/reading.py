@@ -130,6 +130,11 @@ class Available:
     begin: int
     end: int
 
+    def unread(self, saved: int, *, recreated: bool) -> int:
+        """Return how many rows follow a saved offset; all, if it is that of another topic."""
+        is_other = recreated or saved > self.end
+        return self.end - (self.begin if is_other else saved)
+
 
 #: What a broker has, by topic and partition.
 Topics = Mapping[str, Mapping[int, Available]]

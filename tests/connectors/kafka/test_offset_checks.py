@@ -221,3 +221,16 @@ def test_a_topic_that_was_made_again_and_has_lost_more_than_the_position() -> No
     assert told([inside]) == [("topic-recreated", CONSENT, 1)]
     assert told([expired]) == [("rows-expired", CONSENT, 95)]
     assert "partition 0 was read up to 5 and has 100 to 300; Spark would fail" in expired.text
+
+
+@pytest.mark.parametrize("saved", [9, 4])
+def test_a_topic_that_was_made_again_and_is_not_read_any_more(saved: int) -> None:
+    has = topics(a=[(0, 5), (0, 7)], b=[(0, 7)])
+    options = {"assign": '{"a":[1],"b":[0]}', "failOnDataLoss": "false"}
+    position = {"a": {0: saved, 1: 0}, "b": {0: 7}}
+    again = {"a": "its id was x, and is y"}
+    reading = reading_of("", options)
+    (finding,) = judge(reading, position, has, Consent("--reset-source in"), again)
+    assert told([finding]) == [("topics-gone", CONSENT, 5)]
+    if saved > 5:  # it is not the old topic, whatever its identity
+        assert judge(reading, position, has, Consent("--reset-source in")) == (finding,)
