@@ -255,7 +255,7 @@ def upgraded(
 
     A retry gives ``since``, the time in seconds since the epoch before which no earlier try began.
     If an earlier try has left an upgrade unfinished, the retry finishes it; if an earlier try has
-    finished one, that upgrade is the result.
+    finished one, its outcome is the result, with what has become of the old program since.
     """
     earlier = None
     if since is not None:
@@ -264,7 +264,7 @@ def upgraded(
         job = flinkish.find_job(reference, include_final=True)
         return workflows.upgrade(flinkish, job, version, kind, rehearsed=rehearsed)
     if earlier.state.is_final:
-        return UpgradeResult(earlier)
+        return workflows.outcome_of(flinkish, earlier)
     # Airflow tries again once the process of the earlier try is gone, on whichever host it was.
     secrets = Secrets.of(version.changes.program)
     return workflows.resume(flinkish, earlier.upgrade_id, secrets, force=True)

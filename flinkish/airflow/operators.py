@@ -269,7 +269,7 @@ class FlinkishUpgradeOperator(FlinkishOperator):
 
     The task's process carries out the upgrade, and the rollback if the upgrade fails, so the task
     is never deferred. If that process dies, a retry finishes the upgrade. If the upgrade is already
-    finished, a retry returns the same id, or raises the failure if the old program runs again.
+    finished, a retry returns the same id, or raises the failure if the upgrade was rolled back.
 
     Parameters
     ----------

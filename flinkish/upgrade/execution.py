@@ -28,7 +28,6 @@ from flinkish.errors import (
 )
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.plan import Check, SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.job_registry import new_job_id, new_request_id
 from flinkish.registry.jobs import (
@@ -45,10 +44,8 @@ from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.steps import (
     after,
     after_failure,
-    brought_back,
     lacking,
     until_healthy,
-    warned_of,
 )
 
 _POLL = 0.1
@@ -102,13 +99,6 @@ class Execution:
                     raise
                 self._fail(state, error)
         return self.upgrade
-
-    def of_old(self) -> tuple[tuple[SinkRow, ...], tuple[Check, ...]]:
-        """Return the sinks that were ahead, as the rollback treated them, and its warnings."""
-        if self.upgrade.old_again_id is None:
-            return (), ()
-        queries = self._registry.queries(self.upgrade.old_again_id)
-        return tuple(brought_back(queries)), tuple(warned_of(queries))
 
     def _save(self, **changes: object) -> None:
         changed = replace(self.upgrade, **changes)  # type: ignore[arg-type]  # fields by name

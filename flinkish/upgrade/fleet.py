@@ -30,7 +30,7 @@ from flinkish.upgrade.fleet_file import FleetEntry, read_fleet
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare
 from flinkish.upgrade.takeover import begin, resume
 from flinkish.upgrade.target import target_launch
-from flinkish.upgrade.workflows import UpgradeResult
+from flinkish.upgrade.workflows import UpgradeResult, outcome_of
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -245,9 +245,10 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
             if dry_run:
                 return FleetResult(job.name, FleetOutcome.READY, job.job_id)
             begun = begin(context, ready)
-        result = _result(begun.run())
-        for warning in UpgradeResult(begun.upgrade, False, *begun.of_old()).warnings:
+        ended = outcome_of(context, begun.run())
+        for warning in ended.warnings:
             context.reporter.warning(warning)
+        result = _result(ended)
         if unfinished and result.outcome is FleetOutcome.UPGRADED:
             now = context.registry.job(str(result.job_id))
             if not is_up_to_date(now, target_launch(now.launch, entry.version.changes)):
@@ -259,7 +260,8 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
         return FleetResult(job.name, outcome, job.job_id, upgrade, error)
 
 
-def _result(upgrade: Upgrade) -> FleetResult:
+def _result(ended: UpgradeResult) -> FleetResult:
+    upgrade = ended.upgrade
     if upgrade.state is UpgradeState.UPGRADED:
         return FleetResult(upgrade.name, FleetOutcome.UPGRADED, upgrade.new_job_id, upgrade)
     back = upgrade.state is UpgradeState.ROLLED_BACK
@@ -268,7 +270,7 @@ def _result(upgrade: Upgrade) -> FleetResult:
         FleetOutcome.ROLLED_BACK if back else FleetOutcome.FAILED,
         upgrade.old_again_id or upgrade.job_id,
         upgrade,
-        from_record(upgrade.failure or {}),
+        ended.failure if ended.has_ended else from_record(upgrade.failure or {}),
     )
 
 

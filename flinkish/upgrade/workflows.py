@@ -9,6 +9,7 @@ from flinkish.client.checking import Plan
 from flinkish.client.context import Context, interruptible
 from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult
+from flinkish.client.waiting import look
 from flinkish.errors import FlinkishError, Locked, RolledBack, WrongState, from_record
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.plan import Check, SinkRow
@@ -18,7 +19,7 @@ from flinkish.upgrade import takeover
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare, rehearse
 from flinkish.upgrade.shadow import find_shadow
-from flinkish.upgrade.steps import BROKEN_OFF
+from flinkish.upgrade.steps import BROKEN_OFF, brought_back, warned_of
 from flinkish.upgrade.target import NewVersion, target_launch
 
 
@@ -206,7 +207,18 @@ def _finished(context: Context, execution: Execution, *, is_undoing: bool = Fals
                 error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
-    again, has_ended = finished.old_again_id, False
-    if finished.state is UpgradeState.ROLLED_BACK and again is not None:
-        has_ended = context.registry.job(again).state in BROKEN_OFF
-    return UpgradeResult(finished, is_undoing, *execution.of_old(), has_ended=has_ended)
+    return outcome_of(context, finished, is_undoing=is_undoing)
+
+
+def outcome_of(context: Context, upgrade: Upgrade, *, is_undoing: bool = False) -> UpgradeResult:
+    """Return how an upgrade ended, with what has become of the old program since."""
+    again = upgrade.old_again_id
+    if again is None:
+        return UpgradeResult(upgrade, is_undoing)
+    queries = context.registry.queries(again)
+    has_ended = False
+    if upgrade.state is UpgradeState.ROLLED_BACK:
+        has_ended = look(context, context.registry.job(again)).state in BROKEN_OFF
+    return UpgradeResult(
+        upgrade, is_undoing, tuple(brought_back(queries)), tuple(warned_of(queries)), has_ended
+    )

@@ -21,6 +21,7 @@ from flinkish.client.wait_goals import Goal, Watch
 from flinkish.errors import DriverLost, JobNotFound, RegistryError, RolledBack, WrongState
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.messages.requests import RequestResult
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import Registry
@@ -234,6 +235,31 @@ def test_a_retry_fails_as_the_upgrade_did(
     job, raised = retried(context, version, upgrade.created - 1)
     assert job == upgrade.job_id
     assert isinstance(raised, RolledBack)
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_retry_tells_what_has_become_of_the_old_program(
+    context: Context, version: NewVersion, upgrade: Upgrade, is_declared: bool
+) -> None:
+    """It runs again after the earlier try and fails; or its driver dies, and nobody has seen it."""
+    old = context.registry.job(upgrade.job_id)
+    dead = ProcessRef(process_ref().host, 4_194_304, 1)
+    again = replace(old, job_id="1" * 32, supervisor=None, driver=dead, heartbeat=1.0)
+    context.registry.add_job(again)
+    lost = Check("rows-expired", RestoreOutcome.WARNING, "5 rows are gone", query="q")
+    query = replace(QUERY, plan=RestorePlan(checks=(lost,)))
+    context.registry.heartbeat(again.job_id, [query])
+    if is_declared:
+        context.registry.transition(again.job_id, JobState.FAILED, "it broke")
+    failure = WrongState("it broke").to_record()
+    state = UpgradeState.ROLLED_BACK
+    ended = replace(upgrade, state=state, failure=failure, old_again_id=again.job_id)
+    context.registry.save_upgrade(ended, ProcessRef("another-host", 7, 7))
+    result = upgraded(
+        context, upgrade.job_id, version, UpgradeKind.IN_PLACE, since=upgrade.created - 1
+    )
+    assert (result.job_id, type(result.failure)) == (None, WrongState)
+    assert result.warnings == ["query 'q' of the old program: 5 rows are gone"]
 
 
 def test_other_upgrades_are_not_those_of_an_earlier_try(

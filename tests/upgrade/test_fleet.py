@@ -18,10 +18,11 @@ from flinkish.errors import UsageError
 from flinkish.launch import spark_submit
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.launch import Launch
-from flinkish.messages.upgrades import FleetOutcome
+from flinkish.messages.upgrades import FleetOutcome, UpgradeState
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.upgrade.fleet import (
     FleetResult,
+    _result,
     carry_out,
     exit_code,
     is_up_to_date,
@@ -29,9 +30,11 @@ from flinkish.upgrade.fleet import (
 )
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 from flinkish.upgrade.target import NewVersion
+from flinkish.upgrade.workflows import UpgradeResult
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 from tests.upgrade.test_takeover import GONE, ID, Killed, Mortal, begun, new
+from tests.upgrade.test_workflows import ENDED
 
 
 @pytest.fixture
@@ -199,6 +202,14 @@ def test_an_upgrade_whose_job_has_stopped_is_finished(cli: Command, context: Con
     assert found.outcome is FleetOutcome.UPGRADED
     (again,) = carry_out(context, entries(cli, "rides"))
     assert again.job_id == found.job_id
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_an_old_program_that_has_ended_again_is_told(has_ended: bool) -> None:
+    upgrade = replace(ENDED, state=UpgradeState.ROLLED_BACK, old_again_id="again")
+    told = _result(UpgradeResult(upgrade, has_ended=has_ended))
+    assert (told.outcome, told.job_id) == (FleetOutcome.ROLLED_BACK, "again")
+    assert ("the old program does not run" in str(told.error)) is has_ended
 
 
 def test_an_interrupt_does_not_wait_for_upgrades_in_progress(
