@@ -1,13 +1,14 @@
 """Matching of the stateful operators of a starting query with saved state. Pure.
 
-These are the rules, of which the first that finds state counts. Only ids of the same hasher are
-compared, see :mod:`flinkish.operators.identity`:
+These are the rules, of which the first that finds state counts for an operator. Only ids of the
+same hasher are compared, see :mod:`flinkish.operators.identity`:
 
 1. ``--uid-map OLD=NEW``: the operator with uid NEW takes the state of OLD (a uid, an operator id).
 2. The operator's uid hash, then its own id, as in Flink (``StateAssignmentOperation``).
 3. In a query that was saved without uids and now has some: the id that the operator would have
-   without its uid, if that finds all operators of the query. Flink has no such rule; its users
-   must look up every id.
+   without its uid. As one inserted operator would move all places, this rule applies only if it
+   finds all operators of the query, and no other state than the rules before it have found. Flink
+   has no such rule; its users must look up every id.
 
 An id that comes from a uid is looked for in the query of the same name, then in the job's other
 queries, as state follows its uid. A generated id is an operator's place in its own query, so it is
@@ -62,11 +63,8 @@ def match_operators(
     taken: dict[int, SavedOperator | None] = {}
     notes: list[str] = []
     for operator in operators:
-        match = _find(operator, index, uid_map)
-        if match is not None and operator.uid is None and not same_kind(operator, match):
-            match = None  # a generated id is only a place in the plan
-        taken[operator.node.ordinal] = match
-    if own is not None and _gained_uids(operators, taken, own):
+        taken[operator.node.ordinal] = _find(operator, index, uid_map)
+    if own is not None and _gained_uids(operators, taken, own, uid_map):
         by_id = {op.operator_id_v3: op for op in own.operators}
         taken = {op.node.ordinal: by_id[op.generated_id] for op in operators}
         notes.append(
@@ -162,8 +160,10 @@ def _find(operator: NewOperator, index: _Index, uid_map: Mapping[str, str]) -> S
     own_id = operator.lookup_ids[-1]
     for wanted in operator.lookup_ids:
         # The user sets a uid hash like a uid, so it may be the id of an operator in any query.
-        match = index.by_id(wanted, anywhere=operator.uid is not None or wanted != own_id)
-        if match is not None:
+        explicit = operator.uid is not None or wanted != own_id
+        match = index.by_id(wanted, anywhere=explicit)
+        # A generated id is only a place in the plan; what an explicit one finds is judged.
+        if match is not None and (explicit or same_kind(operator, match)):
             return match
     return None
 
@@ -181,20 +181,27 @@ def _gained_uids(
     operators: Sequence[NewOperator],
     taken: Mapping[int, SavedOperator | None],
     own: SavedQueryFacts,
+    uid_map: Mapping[str, str],
 ) -> bool:
     """Return whether the program is the saved one with uids added to some of its operators.
 
     All operators must match, because an inserted operator would have the generated id of the
-    operator that had its place before.
+    operator that had its place before. None may have taken other state, or be in ``uid_map`` and
+    have found none: what the user has decided is not replaced.
     """
     by_id = {op.operator_id_v3: op for op in own.operators if op.uid is None}
     if any(op.uid is not None for op in own.operators) or None in by_id:
         return False
     if all(match is not None for match in taken.values()):
         return False
-    return {op.generated_id for op in operators} == set(by_id) and all(
-        same_kind(op, by_id[op.generated_id]) for op in operators
-    )
+    if {op.generated_id for op in operators} != set(by_id):
+        return False
+    for operator in operators:
+        match, place = taken[operator.node.ordinal], by_id[operator.generated_id]
+        undecided = match is None and operator.uid not in uid_map
+        if not same_kind(operator, place) or not (undecided or match is place):
+            return False
+    return True
 
 
 def _refuse_shared(

@@ -79,6 +79,8 @@ def test_the_uid_hash_comes_first_then_the_own_id() -> None:
     assert matched(program, saved) == {0: ("q", 0)}
     program = starting(new("own", named=False, uid_hash=id_of("gone")))
     assert matched(program, saved) == {0: ("q", 1)}
+    program = starting(new("own", kind=AGG, named=False, uid_hash=id_of("place")))
+    assert matched(program, saved) == {0: ("q", 0)}  # another kind: left to the verdict
 
 
 def test_a_uid_hash_reaches_a_uid_of_another_query() -> None:
@@ -123,6 +125,39 @@ def test_a_program_that_gained_uids_is_found_by_the_ids_it_had() -> None:
     assert matched(program, saved) == {0: ("q", 0), 1: ("q", 1)}
     own = match_operators(program, [saved], saved, hasher=HasherVersion.V3, uid_map={})
     assert "had no uids" in own.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "uid_hash", "taken"),
+    [
+        ({"x": id_of("b")}, None, {0: ("q", 1), 1: None}),
+        ({}, "b", {0: ("q", 1), 1: None}),
+        ({"x": "s"}, None, {0: None, 1: None}),  # a source's uid
+        ({"x": id_of("a")}, None, {0: ("q", 0), 1: ("q", 1)}),  # as by the ids
+        ({}, "elsewhere", {0: ("other", 0), 1: None}),
+    ],
+)
+def test_gained_uids_leave_alone_what_the_user_has_decided(
+    uid_map: dict[str, str],
+    uid_hash: str | None,
+    taken: dict[int, tuple[str | None, int] | None],
+) -> None:
+    saved = saved_query(old("a", 0, named=False), old("b", 1, named=False))
+    other = saved_query(old("elsewhere", query="other"), key="other")
+    hash_ = None if uid_hash is None else id_of(uid_hash)
+    program = starting(new("x", 0, was="a", uid_hash=hash_), new("y", 1, was="b"))
+    matches = match_operators(
+        program, [saved, other], saved, hasher=HasherVersion.V3, uid_map=uid_map
+    )
+    found = {n: op and (op.query, op.state.ordinal) for n, op in matches.taken.items()}
+    assert found == taken
+
+
+def test_a_uid_of_another_query_is_not_replaced_by_the_place_of_its_operator() -> None:
+    saved = saved_query(old("a", 0, named=False), old("b", 1, named=False))
+    other = saved_query(old("x", query="other"), key="other")
+    program = starting(new("x", 0, was="a"), new("y", 1, was="b"))
+    assert matched(program, saved, other) == {0: ("other", 0), 1: None}
 
 
 def test_gained_uids_need_the_same_operators() -> None:
