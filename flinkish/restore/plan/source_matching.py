@@ -121,6 +121,9 @@ def match_sources(
     return SourceMatches(positions, notes, matched, afresh)
 
 
+#: What the user can do about a saved position that has a uid.
+_OTHER_UID = ", or read the source separately, with another uid: --uid-map QUERY/UID=NEW"
+
 #: What becomes of the sources that the options name.
 _BECOMES = {RESET: "should start from scratch", SET: "should get other offsets"}
 
@@ -338,9 +341,9 @@ class _Finder:
             source,
             same,
             "was saved at different positions by other queries",
-            "give the query the name that it had in the savepoint, or read the source separately, "
-            "with another uid: --uid-map QUERY/UID=NEW",
-            name=f"{source.query}/{source.uid}",
+            "give the query the name that it had in the savepoint"
+            + (_OTHER_UID if all(s.uid is not None for s in same) else ""),
+            name=f"{source.query}/{source.uid or source.signature}",
         )
 
     def _behind(self, source: NewSource) -> set[str | None]:

@@ -179,10 +179,27 @@ def test_a_uid_that_two_other_queries_share_is_refused_at_different_positions() 
         positions(stateless, *saved)
     assert error.value.hint.endswith("from scratch and keep the state: --reset-source three/ev")
     assert reset(stateless, *saved, names=["three/ev"]).reset == {0}
+    hashed = starting(name="three", sources=(reads(A, uid_hash=id_of("ev")),))
+    with pytest.raises(ConsentNeeded, match="by other queries") as error:
+        positions(hashed, *saved)
+    assert "--uid-map" in error.value.hint
+    advised = error.value.hint.rpartition("--reset-source ")[2].strip("'")
+    assert reset(hashed, *saved, names=[advised]).reset == {0}
     mapped = starting(name="three", sources=(reads(A, uid="new"),))
     assert entries(positions(mapped, *saved, new="two/ev")) == [("two", 0)]
     own = starting(name="two", sources=(reads(A, uid="ev"),))
     assert positions(own, *saved).positions is None
+
+
+def test_no_uid_map_is_advised_for_positions_without_a_uid() -> None:
+    saved = [
+        saved_query(key=key, sources=(source(A, query=key, offset=offset, place="first"),))
+        for key, offset in (("one", "9"), ("two", "3"))
+    ]
+    program = starting(name="three", sources=(reads(A, uid_hash=id_of("first")),))
+    with pytest.raises(ConsentNeeded, match="by other queries") as error:
+        positions(program, *saved)
+    assert "--uid-map" not in error.value.hint
 
 
 def test_a_source_read_twice_and_now_one_goes_on_from_one_position() -> None:

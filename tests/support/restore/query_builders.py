@@ -88,9 +88,10 @@ def source(
     uid: str | None = None,
     offset: str | None = None,
     directory: str | None = None,
+    place: str | None = None,
 ) -> SavedSource:
-    """A saved source."""
-    word = uid or f"{query} {entry}"
+    """A saved source; ``place`` stands for its place in the plan."""
+    word = uid or place or f"{query} {entry}"
     return SavedSource(
         query,
         entry,
@@ -106,11 +107,13 @@ def reads(
     entry: int = 0,
     *,
     uid: str | None = None,
+    uid_hash: str | None = None,
     feeds: tuple[int, ...] = (),
     directory: str | None = None,
 ) -> NewSource:
     """A source of a starting query."""
-    ids = (id_of(uid or f"new {entry}"),)
+    own = id_of(uid or f"new {entry}")
+    ids = (own,) if uid_hash is None else (uid_hash, own)
     return NewSource(entry, directory or str(entry), signature, ids, uid, feeds)
 
 
