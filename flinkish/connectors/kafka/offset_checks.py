@@ -238,7 +238,7 @@ def _loss(
 ) -> Finding:
     """Return the finding for rows that are not read: Spark fails for them, or skips them."""
     if not rows and rows is not None and reading.fail_on_data_loss is False:
-        return Finding(reason, RestoreOutcome.WARNING, text)
+        return Finding(reason, RestoreOutcome.WARNING, text, rows=rows)
     afresh = f"start it from scratch and keep the state: {consent.reset}"
     advice = f"{cure} {afresh}".strip()
     if reading.fail_on_data_loss is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from flinkish.connectors.source_plan import SourcePlan
 from flinkish.errors import ConsentNeeded, Incompatible
@@ -155,9 +156,13 @@ def _costs(plan: RestorePlan, query: str) -> dict[str, list[float | None]]:
 
 
 def _is_higher(now: Sequence[float | None], then: Sequence[float | None]) -> bool:
+    """Return whether a cost may have risen; one that only one of the plans lists is 0 in the other.
+
+    As every pair is compared, the sum cannot have risen either.
+    """
     return any(
-        cost is not None and planned is not None and cost > planned
-        for cost, planned in zip(now, then, strict=False)
+        planned is not None and (cost is None or cost > planned)
+        for cost, planned in zip_longest(now, then, fillvalue=0)
     )
 
 

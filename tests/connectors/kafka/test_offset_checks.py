@@ -98,7 +98,7 @@ def test_a_topic_that_is_not_read_any_more_costs_what_waits_there() -> None:
     assert finding.advice.startswith("subscribe to it as well, or start it from scratch")
     # All of it was read: nothing is lost, and Spark fails only if it is to.
     read = topics(a=[(0, 5), (0, 2)], b=[(0, 7)])
-    assert told(found(SAVED, read, SKIPS, subscribe="a")) == [("topics-gone", WARNING, None)]
+    assert told(found(SAVED, read, SKIPS, subscribe="a")) == [("topics-gone", WARNING, 0)]
     assert told(found(SAVED, read, FAILS, subscribe="a")) == [("topics-gone", CONSENT, 0)]
     # A pattern does not mind a topic that is gone from the broker.
     gone = topics(a=[(0, 5), (0, 2)])

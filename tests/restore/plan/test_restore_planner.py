@@ -27,6 +27,7 @@ from flinkish.messages.plan import (
     RestoreOutcome,
     RestorePlan,
     SinkRow,
+    SourceRow,
     StateVerdict,
 )
 from flinkish.messages.restore_options import RestoreOptions
@@ -745,6 +746,42 @@ def test_a_plan_that_costs_more_than_the_one_seen_is_noticed() -> None:
     now = replace(plan(), sources=(replace(row, lost_rows=6),))
     assert changed(now, then) == "lost rows have changed"
     assert changed(then, now) == ""
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "is_more"),
+    [
+        ([2, 3], [3], True),  # another saved query repeats batches as well
+        ([3], [], True),
+        ([3], [2, 3], True),  # perhaps of the second query
+        ([2], [2, 3], False),
+        ([], [3], False),
+        ([None, 1], [None], True),
+        ([4], [None], False),
+        ([None], [4], True),
+    ],
+)
+def test_batches_of_every_saved_query_count(
+    now: Sequence[int | None], then: Sequence[int | None], is_more: bool
+) -> None:
+    def plan(batches: Sequence[int | None]) -> RestorePlan:
+        found = [Check("k", RestoreOutcome.WARNING, "", batches=n, query="q") for n in batches]
+        return RestorePlan(checks=tuple(found))
+
+    assert (compare_with_expected(plan(now), plan(then), "q") is not None) == is_more
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "is_more"),
+    [(5, 0, True), (None, 5, True), (5, None, False), (None, None, False)],
+)
+def test_a_number_of_rows_that_has_become_unknown_may_be_higher(
+    now: int | None, then: int | None, is_more: bool
+) -> None:
+    def plan(rows: int | None) -> RestorePlan:
+        return RestorePlan(sources=(SourceRow("q", "in", reason="topics-gone", lost_rows=rows),))
+
+    assert (compare_with_expected(plan(now), plan(then), "q") is not None) == is_more
 
 
 def test_the_text_has_a_row_for_everything_and_the_advice_below() -> None:
