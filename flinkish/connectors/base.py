@@ -64,6 +64,8 @@ def with_answer(
         return replace(row, checks=_checks(notes, f"{source.describe()} starts from scratch"))
     consent = Consent(reset_flag(source), agreed.accept_lost_rows)
     findings = list(gravest_first(answer.judge(saved.offset if at is None else at, consent)))
+    if findings and findings[0].rows is not None:  # also if the user has agreed to the loss
+        row = replace(row, lost_rows=sum(each.rows or 0 for each in findings))
     if findings and findings[0].outcome in _VERDICTS:
         worst = findings.pop(0)
         begins = change_of(source, saved) if row.verdict == "changed" else source.describe()
@@ -73,7 +75,6 @@ def with_answer(
             reason=worst.reason,
             text=f"{begins}: {worst.text}",
             advice=worst.advice,
-            lost_rows=worst.rows,
         )
     return replace(row, checks=_checks(findings, source.describe()))
 

@@ -186,8 +186,11 @@ def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
     assert (lost.verdict, lost.reason, lost.lost_rows) == ("consent-needed", "rows-expired", 3)
     assert lost.text.startswith("source 'in': retention deleted up to 3 rows of topic a")
     (agreed,) = rows(kafka("false"), READ, facts=broker(8, 12, accept=True, fail="false"))
-    assert (agreed.verdict, agreed.blocks) == ("as-is", False)
+    assert (agreed.verdict, agreed.blocks, agreed.lost_rows) == ("as-is", False, 3)
     assert [each.id for each in agreed.checks] == ["rows-expired", "kafka-lag"]
+    (both,) = rows(kafka("false"), READ, facts=broker(10, 12, accept=True, fail="false"))
+    assert [each.id for each in both.checks] == ["rows-expired", "rows-expired", "kafka-lag"]
+    assert both.lost_rows == 5 + 1
 
     (missing,) = rows(
         kafka(), READ, facts=SourceFacts(said(BrokerAnswer({"a": {0: Available(0, 5)}})))
