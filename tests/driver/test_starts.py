@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.format.logs import drained_entry
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.driver.restore.start_judge import StartJudge
+from flinkish.driver.restore.start_judge import Adviser, StartJudge
 from flinkish.driver.spark.jvm import configured
-from flinkish.errors import ConsentNeeded
+from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.claims import file_resource, query_resource
@@ -24,6 +26,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from tests.driver.test_recipe import CONFS
+from tests.support.checkpoints.recorded import unpack
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
@@ -74,6 +77,15 @@ def run(new_job: NewJob, program: Copy, **more: Any) -> JobRecord:
 def resumed(job: JobRecord) -> RestoreSpec:
     assert job.checkpoint_dir is not None
     return RestoreSpec(job.checkpoint_dir, job=job.job_id)
+
+
+def local_session() -> Any:
+    """Return a session whose paths are local, without Spark."""
+    hadoop = SimpleNamespace(get=lambda _: "file:///")
+    return SimpleNamespace(
+        conf=SimpleNamespace(get=lambda _key, default=None: default),
+        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop),
+    )
 
 
 def refusal(job: JobRecord) -> dict[str, Any]:
@@ -311,10 +323,37 @@ def test_a_start_is_judged_by_what_the_job_before_it_has_left(
     registry.add_job(job)
     judge = StartJudge(registry, job, Ending(registry, job.job_id))
     facts = WriterFacts(query_name="q", format="csv", path=str(tmp_path / "out"))
-    hadoop = SimpleNamespace(get=lambda _: "file:///")
-    session: Any = SimpleNamespace(
-        conf=SimpleNamespace(get=lambda _key, default=None: default),
-        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop),
-    )
     with pytest.raises(ConsentNeeded, match="has batch 7"):
-        judge.admit("q", None, facts, session, str(tmp_path / "new"), again=False)
+        judge.admit("q", None, facts, local_session(), str(tmp_path / "new"), again=False)
+
+
+def test_a_drained_checkpoint_is_refused_as_by_a_restart(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """Spark would drop every row as late, silently; what the job itself has begun goes on."""
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    job = JobRecord("a" * 32, "test", JobState.CREATED, 1.0, Launch("/x.py"), driver=process_ref())
+    registry.add_job(job)
+    facts = WriterFacts(query_name="q", format="noop")
+
+    def admit(judge: StartJudge, **more: Any) -> list[str]:
+        return judge.admit("q", None, facts, local_session(), str(root), again=False, **more)
+
+    judge, adviser = (
+        kind(registry, job, OtherJobs(registry, job.job_id)) for kind in (StartJudge, Adviser)
+    )
+    assert admit(judge) == []
+    batch = newest_committed_batch(str(root))
+    assert batch is not None
+    data = (root / "offsets" / str(batch)).read_bytes()
+    (root / "offsets" / str(batch + 1)).write_bytes(drained_entry(data, "offsets"))
+    with pytest.raises(Incompatible, match="'q' has been drained, or was being drained") as refused:
+        admit(judge)
+    assert f"flinkish run -s {root} resumes from this" in str(refused.value.hint)
+    with pytest.raises(Incompatible, match="drained"):
+        admit(judge, ran_in=str(tmp_path / "another"))
+    assert admit(judge, ran_in=f"file://{root}") == []
+    (note,) = admit(adviser)
+    assert "flinkish run would refuse it: query 'q' has been drained" in note
+    (root / "offsets" / str(batch + 1)).write_bytes(data.replace(b"v1", b"v9", 1))
+    assert admit(judge) == [], "that log is left to Spark"

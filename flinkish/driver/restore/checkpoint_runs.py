@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from flinkish import storage
+from flinkish.checkpoint.cut import newest_watermark
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import source_records
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
+from flinkish.errors import Incompatible, UnsupportedFormat, quoted
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.identity import OperatorFacts
 from flinkish.operators.state_semantics import StateSemantics
@@ -46,6 +50,32 @@ def meanings_of(facts: QueryFacts | None) -> dict[int, StateSemantics]:
     """Return the meaning of each operator's state as a driver knew it, by ordinal."""
     known = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
     return {each.ordinal: each.meaning for each in known if each.meaning is not None}
+
+
+def refuse_drained(name: str, checkpoint: str, ways: str) -> None:
+    """Raise Incompatible, with ``ways`` as its hint, if a query has been or was being drained."""
+    if newest_watermark(checkpoint) >= MAX_WATERMARK_MS:
+        raise Incompatible(
+            f"query '{name}' has been drained, or was being drained: its watermark is at "
+            "the maximum, so every row with an event time would be late",
+            hint=ways,
+        )
+
+
+def judge_mark(begins: Beginning, ran_in: str | None) -> None:
+    """Raise Incompatible if a query starts in a drained checkpoint, unless this job ran it there.
+
+    ``ran_in`` is the checkpoint in which this job has run the query before.
+    """
+    here = begins.checkpoint
+    if here is None or (ran_in is not None and storage.same_place(ran_in, here)):
+        return  # by now the user knows of it
+    ways = (
+        "give the query a new checkpointLocation; or start the program from an earlier savepoint, "
+        f"with flinkish run -s; flinkish run -s {quoted(here)} resumes from this checkpoint even so"
+    )
+    with suppress(UnsupportedFormat):  # a newer Spark may read what this flinkish does not
+        refuse_drained(begins.query, here, ways)
 
 
 def judge_sources(ran: LastRun, program: NewQuery, planned: PlannedQuery) -> list[str]:

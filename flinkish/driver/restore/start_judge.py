@@ -22,7 +22,12 @@ from flinkish.driver.plan.restore_environment import (
     start_status,
 )
 from flinkish.driver.plan.writer_settings import WriterFacts, output_of, qualified
-from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
+from flinkish.driver.restore.checkpoint_runs import (
+    judge_mark,
+    judge_sources,
+    last_run_in,
+    meanings_of,
+)
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.errors import (
@@ -80,6 +85,7 @@ class StartJudge:
         location: str,
         *,
         again: bool,
+        ran_in: str | None = None,
     ) -> list[str]:
         """Let a query start, with its query id and its output taken for this job.
 
@@ -90,6 +96,8 @@ class StartJudge:
             batch must have another number than 0.
         again
             Whether the query continues where the job's last driver left it.
+        ran_in
+            The checkpoint in which this job has run the query before.
 
         Returns
         -------
@@ -101,7 +109,7 @@ class StartJudge:
         ConsentNeeded
             The query would lose output, write it twice, or run beside another job.
         FlinkishError
-            An error of :func:`.judge_sources` or :func:`.make_empty`.
+            An error of :func:`.judge_mark`, :func:`.judge_sources` or :func:`.make_empty`.
         """
         sink = new_sink(facts, session)
         stateful = planned is None or bool(planned.operators)
@@ -115,6 +123,7 @@ class StartJudge:
         # From then on no other job changes what is judged: a job that held a claim has ended.
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
+        judge_mark(begins, ran_in)
         position = start_status(sink, session, query_id)
         ahead = written = None
         if query_id is None:
@@ -273,10 +282,13 @@ class Adviser(StartJudge):
         location: str,
         *,
         again: bool,
+        ran_in: str | None = None,
     ) -> list[str]:
         """Return notes about a start, as :meth:`StartJudge.admit`; a refusal is one of them."""
         try:
-            return super().admit(name, planned, facts, session, location, again=again)
+            return super().admit(
+                name, planned, facts, session, location, again=again, ran_in=ran_in
+            )
         except RegistryError as error:
             return [f"query '{name}' is not compared with other jobs: {error.message}"]
         except FlinkishError as error:
@@ -296,11 +308,8 @@ def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | Non
     Returns None if the run committed a batch of the query, or planned none, or if its checkpoint
     cannot be read. Else it ended during the query's first batch, which the sink may have already.
     """
-    ended = [
-        each
-        for each in registry.jobs(name=job.name)
-        if each.state.is_final and each.job_id != job.job_id
-    ]
+    runs = registry.jobs(name=job.name)
+    ended = [each for each in runs if each.state.is_final and each.job_id != job.job_id]
     for each in sorted(ended, key=lambda each: each.end_time or 0.0, reverse=True):
         query = next((q for q in registry.queries(each.job_id) if q.name == name), None)
         if query is None:

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flinkish import storage
-from flinkish.checkpoint.cut import newest_entries, newest_watermark
-from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
+from flinkish.checkpoint.cut import newest_entries
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
-from flinkish.driver.restore.checkpoint_runs import meanings_of
-from flinkish.errors import ConsentNeeded, Incompatible, NoCommittedBatch
+from flinkish.driver.restore.checkpoint_runs import meanings_of, refuse_drained
+from flinkish.errors import ConsentNeeded, NoCommittedBatch
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.state_semantics import StateSemantics
@@ -97,12 +96,9 @@ class EarlierRun:
                 hint="its state is lost: start the program from a savepoint, with flinkish run -s",
             )
         offsets, commit = entries
-        if newest_watermark(self.checkpoint) >= MAX_WATERMARK_MS and not self._began_drained:
-            raise Incompatible(
-                f"query '{self.name}' has been drained, or was being drained: its watermark is at "
-                "the maximum, so every row with an event time would be late",
-                hint="start the program from an earlier savepoint, with flinkish run -s",
-            )
+        if not self._began_drained:
+            ways = "start the program from an earlier savepoint, with flinkish run -s"
+            refuse_drained(self.name, self.checkpoint, ways)
         return {**offsets.pins, SETTING_CHECKPOINT_FORMAT: str(commit.version)}
 
     @property

@@ -197,8 +197,10 @@ class Preparer:
         """Return the query with the judge's notes; raise if it may not start at ``location``."""
         if self._judge is None:
             return prepared
+        newest = self._newest(prepared.name)
+        ran_in = newest.checkpoint if newest is not None else location if again else None
         notes = self._judge.admit(
-            prepared.name, prepared.planned, facts, session, location, again=again
+            prepared.name, prepared.planned, facts, session, location, again=again, ran_in=ran_in
         )
         for note in notes:
             log(note)
@@ -262,8 +264,7 @@ class Preparer:
         with self._lock:
             first, restored_at = self._restored.get(name, (None, None))
         if own is not None and restored_at is not None:
-            refusal = _refuse_second(name, first, own)
-            if refusal is not None:
+            if (refusal := _refuse_second(name, first, own)) is not None:
                 raise refusal
             if newest is not None or self._restorer is None:
                 # The query starts again: from the restored checkpoint, not at its own location.
@@ -306,9 +307,8 @@ class Preparer:
         meanings = {} if is_fresh and own is None else _meanings(newest)
         if not meanings and own is not None and self._judge is not None:
             meanings = self._judge.meanings_in(own, session)
-        return self._continued(
-            replace(prepared, location=location if own is None else None), meanings
-        )
+        prepared = replace(prepared, location=location if own is None else None)
+        return self._continued(prepared, meanings)
 
     def _newest(self, name: str) -> ManagedQuery | None:
         return next((query for query in self._queries() if query.name == name), None)
