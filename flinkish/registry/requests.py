@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from flinkish.errors import (
@@ -26,12 +25,14 @@ from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
 from flinkish.registry.rows import (
     REQUEST_COLUMNS,
+    asks_plain_cancel,
     dump,
+    is_plain_cancel,
     request_of,
     request_values,
     settled_values,
 )
-from flinkish.registry.statements import is_plain_cancel, lock, locked, refuse_second
+from flinkish.registry.statements import lock, locked, refuse_second
 
 _ENDING = (RequestKind.STOP, RequestKind.CANCEL)
 _UNFINISHED = "('PENDING', 'IN_PROGRESS')"
@@ -280,15 +281,11 @@ class Mailbox:
     def plain_cancel(self, job_id: str) -> str | None:
         """Return the id of a job's plain cancel that has no result yet, or None."""
         rows = self._read(
-            f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE job_id = :id "
+            "SELECT request_id, kind, arguments FROM flinkish_requests WHERE job_id = :id "
             f"AND kind = 'cancel' AND state IN {_UNFINISHED} ORDER BY number",
             id=job_id,
         )
-        for row in rows:
-            with suppress(RegistryError, UnsupportedFormat):  # claim() fails such a request
-                if is_plain_cancel(request_of(row).arguments):
-                    return str(row["request_id"])
-        return None
+        return next((str(row["request_id"]) for row in rows if asks_plain_cancel(row)), None)
 
     def stops_together(self) -> list[Request]:
         """Return all requests of every ``stop --all``, oldest first."""

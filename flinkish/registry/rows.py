@@ -11,11 +11,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from flinkish.errors import Corrupt, RegistryError, UsageError
+from flinkish.errors import Corrupt, RegistryError, UnsupportedFormat, UsageError
 from flinkish.messages.codec import decode, decode_fields, encode, encode_fields
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.messages.requests import Arguments, RequestResult, SavedQuery, SavepointSummary
+from flinkish.messages.requests import (
+    Arguments,
+    CancelArguments,
+    RequestResult,
+    SavedQuery,
+    SavepointSummary,
+)
 from flinkish.registry.jobs import (
     ARGUMENTS,
     JobRecord,
@@ -185,6 +191,19 @@ def settled_values(request: Request) -> dict[str, Any]:
 def arguments_of(row: Row) -> Arguments:
     """Return the arguments of a request from a row with ``kind`` and ``arguments``."""
     return decode(ARGUMENTS[RequestKind(row["kind"])], load(row["arguments"]))
+
+
+def is_plain_cancel(arguments: Arguments) -> bool:
+    """Return whether a request is a cancel without a savepoint. Pure."""
+    return isinstance(arguments, CancelArguments) and arguments.savepoint is None
+
+
+def asks_plain_cancel(row: Row) -> bool:
+    """Return whether a row as of :func:`arguments_of` is of a plain cancel that can be read."""
+    try:
+        return is_plain_cancel(arguments_of(row))
+    except (RegistryError, UnsupportedFormat):  # Mailbox.claim() fails such a request
+        return False
 
 
 @_checked("a request")

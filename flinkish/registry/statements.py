@@ -18,10 +18,9 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.messages.launch import RestoreSpec
-from flinkish.messages.requests import Arguments, CancelArguments
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import FINAL_STATES, JobRecord, JobState
-from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, arguments_of, job_of, one_place
+from flinkish.registry.rows import JOB_COLUMNS, UPDATABLE, asks_plain_cancel, job_of, one_place
 from flinkish.units import first_of
 
 ID_LENGTH = 32
@@ -323,11 +322,6 @@ def in_lists(job_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
         yield ", ".join(":" + mark for mark in values), values
 
 
-def is_plain_cancel(arguments: Arguments) -> bool:
-    """Return whether a request is a cancel without a savepoint. Pure."""
-    return isinstance(arguments, CancelArguments) and arguments.savepoint is None
-
-
 def refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> None:
     """Raise Locked if a stop or cancel that the new request does not override is unfinished."""
     rows = tx.rows(
@@ -337,7 +331,7 @@ def refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> Non
     )
     if plain_cancel:
         # It overrides requests that wait for a savepoint; only another plain cancel conflicts.
-        rows = [row for row in rows if is_plain_cancel(arguments_of(row))]
+        rows = [row for row in rows if asks_plain_cancel(row)]
     if rows:
         first = rows[0]
         raise Locked(

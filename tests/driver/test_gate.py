@@ -303,7 +303,7 @@ def test_a_wait_goes_on_while_the_registry_cannot_say_whether_the_job_is_cancele
     arguments = arguments_for(RequestKind.STOP, str(tmp_path), drain=True)
     request = registry.submit(runtime.job_id, RequestKind.STOP, arguments)
     registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None))
-    monkeypatch.setattr(registry, "requests", Away(registry.requests, calls=1))
+    monkeypatch.setattr(registry, "plain_cancel", Away(registry.plain_cancel, calls=1))
     stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
     monkeypatch.setattr(actions, "_PAUSE", 0.0)
     stops._check_not_cancelled(request)
@@ -319,7 +319,7 @@ def test_a_registry_that_is_away_is_not_asked_at_every_poll(
     registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, None))
     request = registry.claim(runtime.job_id)
     assert request is not None
-    monkeypatch.setattr(registry, "requests", Away(registry.requests, calls=9))
+    monkeypatch.setattr(registry, "plain_cancel", Away(registry.plain_cancel, calls=9))
     monkeypatch.setattr(actions, "_PAUSE", 3600.0)
     stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
     for _ in range(3):

@@ -531,12 +531,26 @@ def test_a_job_is_ended_once(registry: Registry, make_job: MakeJob) -> None:
     assert with_savepoint.kind is RequestKind.CANCEL
 
 
-def test_a_plain_cancel_overrides_what_still_saves(registry: Registry, make_job: MakeJob) -> None:
+@pytest.mark.parametrize("damage", [None, '{"later": 1}', '{"version": 99}'])
+def test_a_plain_cancel_overrides_what_still_saves(
+    registry: Registry, make_job: MakeJob, damage: str | None
+) -> None:
+    """Also requests that cannot be read."""
     job = make_job()
     registry.add_job(job)
     registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
     registry.claim(job.job_id)
+    if damage is not None:
+        registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
+        registry._database.write(
+            lambda tx: tx.execute(
+                "UPDATE flinkish_requests SET kind = 'stop', arguments = :damage "
+                "WHERE state = 'PENDING'",
+                damage=damage,
+            )
+        )
     cancel = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    assert registry.plain_cancel(job.job_id) == cancel.request_id
     with pytest.raises(Locked, match=cancel.request_id):
         registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
 

@@ -240,7 +240,7 @@ class PatientRegistry(Registry):
                 else:
                     # This opens a lost connection again, which may take until its time limit. The
                     # call must not hold the lock, because the program's threads would wait for it.
-                    Registry.requests(self, self._job.job_id)
+                    Registry.ended_by(self, self._job.job_id)
                     with self._order:
                         self._flush()
                         self._is_reached.set()

@@ -41,7 +41,7 @@ from flinkish.errors import (
     quoted_path,
 )
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments, SavepointSummary
-from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
+from flinkish.registry.jobs import JobState, Request, RequestKind
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, FORMAT_NATIVE
 
 _POLL = 0.1  # seconds
@@ -358,18 +358,16 @@ class Actions:
         if time.monotonic() < self._next_look:
             return  # a failed look may take until the connection's time limit
         try:
-            others = self._runtime.registry.requests(request.job_id)
+            cancel = self._runtime.registry.plain_cancel(request.job_id)
         except RegistryError as error:
             log(f"registry: {error.message}")
             self._next_look = time.monotonic() + _PAUSE
             return
-        for other in others:
-            plain = other.kind is RequestKind.CANCEL and other.savepoint is None
-            if plain and other.state is RequestState.PENDING:
-                raise WrongState(
-                    f"given up, because the job is being canceled (request {other.request_id})",
-                    hint=f"see: flinkish request show {other.request_id}",
-                )
+        if cancel is not None:
+            raise WrongState(
+                f"given up, because the job is being canceled (request {cancel})",
+                hint=f"see: flinkish request show {cancel}",
+            )
 
     def _write(
         self,

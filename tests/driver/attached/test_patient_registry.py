@@ -132,7 +132,7 @@ def test_the_program_does_not_wait_for_an_attempt_to_reach_it(
 ) -> None:
     """An attempt may take until the time limit of a connection."""
     looks: list[bool] = []
-    look = Registry.requests
+    look = Registry.ended_by
 
     def is_free() -> bool:
         got = patient._order.acquire(blocking=False)
@@ -146,7 +146,7 @@ def test_the_program_does_not_wait_for_an_attempt_to_reach_it(
         return look(registry, job_id)
 
     with running(patient, tmp_path):
-        monkeypatch.setattr(Registry, "requests", attempt)
+        monkeypatch.setattr(Registry, "ended_by", attempt)
         patient._lose(RegistryError("the server restarts"))
         assert patient.settle(60)
     assert looks == [True]
