@@ -127,7 +127,9 @@ def build_unchanged(
     plans: dict[str, UnchangedQuery] = {}
     warnings = [f"query '{each.query}' is not in it: {each.reason}" for each in offers.left_out]
     if not offers.complete:
-        warnings.append("its job may not have started all its queries: later ones are not in it")
+        warnings.append(
+            "the saved job may not have started all its queries: later ones are not exported"
+        )
     for name, offer in _chosen(spec.path, offers, query, is_single=place.is_single).items():
         runs = question.runs.get(offer.query_id, ())
         plans[name] = plan_unchanged(
@@ -138,13 +140,11 @@ def build_unchanged(
             mode=cast("SinkMode | None", spec.options.sink_ahead),
         )
         warnings += _warnings(name, offer, plans[name])
-    refusal = next((plan.refusal for plan in plans.values() if plan.refusal is not None), None)
-    if refusal is not None:
-        raise refusal
-    directories = directory_names(plans)
+    for plan in plans.values():
+        if plan.refusal is not None:
+            raise plan.refusal
     queries = []
-    for name, plan in plans.items():
-        directory = directories[name]
+    for (name, plan), directory in zip(plans.items(), directory_names(plans).values(), strict=True):
         make_checkpoint(
             plan.recipe.with_query_id(keep=plan.identity.keep),
             storage.join(place.building, directory),

@@ -217,7 +217,7 @@ def _query_gauges(
         ),
         (
             "last_batch_age_seconds",
-            "Seconds since the newest micro-batch of a query ended, or since it waited for input.",
+            "Seconds since a query last ended a micro-batch or was seen waiting for input.",
             lambda query: _last_age(query, now),
         ),
         (

@@ -136,10 +136,10 @@ class Agent:
         take that back (:meth:`.Registry.take_back`). Another job may already run from its
         savepoint, so this driver must not continue.
         """
-        why = "the registry has another driver for this job"
+        why = "the registry has, or waits for, another driver for this job"
         if state.is_final:
             why = f"the registry says that this job is {state.value}"
-        log(f"{why}: its driver must not continue")
+        log(f"{why}: this driver must not continue")
         self._runtime.end_queries(why)
         if self._let_go is not None:
             self._let_go()

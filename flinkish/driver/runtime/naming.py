@@ -181,7 +181,7 @@ def refused_name(
         return same[0].name
     if alike and strict:
         names = ", ".join(f"'{start.name}'" for start in alike)
-        raise _unclear(f"Spark has refused to start {names}; it may be this query again")
+        raise _unclear(f"it may be one that Spark has refused to start: {names}")
     return None
 
 

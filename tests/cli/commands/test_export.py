@@ -165,7 +165,9 @@ def test_what_the_checkpoints_lack_is_said(cli: Command, tmp_path: Path) -> None
     )
     exported = cli.ok("export", written.path, str(tmp_path / "one"), "--json").json()
     [incomplete] = exported["warnings"]
-    assert incomplete == "its job may not have started all its queries: later ones are not in it"
+    assert incomplete == (
+        "the saved job may not have started all its queries: later ones are not exported"
+    )
     (checkpoint.root / "offsets" / "3").write_text('v1\n{"bat')
     exported = cli.ok("export", str(checkpoint.root), str(tmp_path / "two"), "--json").json()
     [damaged] = exported["warnings"]
