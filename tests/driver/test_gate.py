@@ -35,7 +35,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.messages.launch import ExternalLauncher, Launch
-from flinkish.messages.requests import SavepointArguments, SavepointSummary
+from flinkish.messages.requests import RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.claims import file_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -357,6 +357,31 @@ def test_a_cancel_that_cannot_be_recorded_ends_the_job_as_canceled(
     cancels.perform(request, threading.Event())
     assert runtime.ending is JobState.CANCELED
     assert registry.request(request.request_id).state is RequestState.COMPLETED
+
+
+@pytest.mark.parametrize("step", ["complete", "transition"])
+def test_a_driver_that_dies_after_the_savepoint_of_a_cancel_does_not_hide_it(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A job that is CANCELLING is canceled for its dead driver, which answers nothing."""
+    runtime = bare_runtime(registry)
+    registry.submit(runtime.job_id, RequestKind.CANCEL, arguments_for(RequestKind.CANCEL, "/sp"))
+    request = registry.claim(runtime.job_id)
+    assert request is not None
+    taken = SavepointSummary("/sp/savepoint-1", runtime.job_id, 1.0, "native", 1, 1, 1.0)
+    cancels = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    monkeypatch.setattr(cancels, "_quiesce_and_write", lambda *_: RequestResult(taken))
+
+    def dies(*_: Any) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(registry, step, dies)
+    with pytest.raises(SystemExit):
+        cancels.perform(request, threading.Event())
+    assert registry.job(runtime.job_id).state is JobState.CREATED
+    if step == "transition":
+        assert registry.request(request.request_id).result == RequestResult(taken)
+        assert registry.ended_by(runtime.job_id) is RequestKind.CANCEL
 
 
 @pytest.mark.parametrize("format_", ["canonical", "native"])

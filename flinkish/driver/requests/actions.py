@@ -112,7 +112,7 @@ class Actions:
                 wrapped.message = f"{request.kind.value} failed: {wrapped.message}"
                 write = partial(registry.fail, request.request_id, wrapped.to_record())
             else:
-                write = partial(registry.complete, request.request_id, result)
+                write = partial(self._complete, request, result)
             self._record(write, in_flight, closed)
 
     def _record(
@@ -165,13 +165,21 @@ class Actions:
             result = self._quiesce_and_write(request, "cancel")
         else:
             result = RequestResult(stop_method=self._end_all())
-        runtime = self._runtime
-        runtime.end(JobState.CANCELED)  # first: its queries have ended, whatever is recorded
-        try:
-            runtime.registry.transition(runtime.job_id, JobState.CANCELLING, "cancel requested")
-        except RegistryError as error:
-            log(f"registry: {error.message}")
+        self._runtime.end(JobState.CANCELED)
         return result
+
+    def _complete(self, request: Request, result: RequestResult) -> None:
+        """Complete a request; only then a canceled job becomes CANCELLING.
+
+        If its driver died before that, the client would not learn of the savepoint.
+        """
+        registry, job_id = self._runtime.registry, self._runtime.job_id
+        registry.complete(request.request_id, result)
+        if request.kind is RequestKind.CANCEL:
+            try:
+                registry.transition(job_id, JobState.CANCELLING, "cancel requested")
+            except FlinkishError as error:
+                log(f"registry: {error.message}")
 
     def _savepointable(self, request: Request) -> list[ManagedQuery]:
         queries = self._runtime.queries()
