@@ -119,7 +119,8 @@ def submit_cancel(context: Context, job: JobRecord) -> Request:
         registry = context.registry
         first = registry.request(str(locked.data.get("request_id")))
         grace = context.config.duration("execution.cancel.grace")
-        if answers_late(first, registry.requests(job.job_id), grace, registry.now()):
+        is_busy = registry.is_serving(job.job_id)
+        if answers_late(first, grace, registry.now(), is_busy=is_busy):
             return first  # the driver will never answer it
         raise
 

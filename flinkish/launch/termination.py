@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -40,18 +40,17 @@ _GONE_PATIENCE = 30.0
 _POLL = 0.1
 
 
-def answers_late(request: Request, others: Sequence[Request], grace: float, now: float) -> bool:
+def answers_late(request: Request, grace: float, now: float, *, is_busy: bool) -> bool:
     """Return whether a driver should have reacted to a request to end its job by now. Pure.
 
-    A driver that is busy with another request is alive and will process this one later. ``others``
-    are all requests of the job. ``grace`` is ``execution.cancel.grace`` in seconds; ``now`` is in
-    seconds since the epoch by the registry's clock.
+    A driver that is busy with another request is alive and will process this one later. ``grace``
+    is ``execution.cancel.grace`` in seconds; ``now`` is in seconds since the epoch by the
+    registry's clock.
     """
     if request.state.is_final:
         return False
     if request.state is RequestState.PENDING:
-        busy = any(other.state is RequestState.IN_PROGRESS for other in others)
-        return not busy and now - request.created > grace
+        return not is_busy and now - request.created > grace
     if request.kind is not RequestKind.CANCEL or request.savepoint is not None:
         return False
     started = request.started if request.started is not None else request.created
@@ -80,8 +79,8 @@ def await_cancel(
             )
         except WaitTimeout:
             current = registry.request(request.request_id)
-            others = registry.requests(request.job_id)
-            if answers_late(current, others, grace, registry.now()):
+            is_busy = registry.is_serving(request.job_id)
+            if answers_late(current, grace, registry.now(), is_busy=is_busy):
                 job = registry.job(request.job_id)
                 if can_kill(job):
                     kill_job(registry, job, request.request_id)

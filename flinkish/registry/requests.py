@@ -34,7 +34,6 @@ from flinkish.registry.rows import (
 )
 from flinkish.registry.statements import lock, locked, refuse_second
 
-_ENDING = (RequestKind.STOP, RequestKind.CANCEL)
 _UNFINISHED = "('PENDING', 'IN_PROGRESS')"
 
 
@@ -89,7 +88,7 @@ class Mailbox:
                     job_id=job.job_id,
                     state=job.state.value,
                 )
-            if kind in _ENDING:
+            if kind in jobs.ENDS:
                 refuse_second(tx, job, plain_cancel=is_plain_cancel(arguments))
             number = tx.rows(
                 "SELECT COALESCE(MAX(number), 0) + 1 AS next FROM flinkish_requests "
@@ -123,13 +122,12 @@ class Mailbox:
         :class:`JobNotFound`.
         """
         values = settled_values(request)
-        columns = list(values)
 
         def work(tx: Transaction) -> None:
             lock(tx, request.job_id)
             tx.execute(
-                f"INSERT INTO flinkish_requests ({', '.join(columns)}, number) "
-                f"VALUES ({', '.join(':' + c for c in columns)}, "
+                f"INSERT INTO flinkish_requests ({', '.join(values)}, number) "
+                f"VALUES ({', '.join(':' + c for c in values)}, "
                 "(SELECT COALESCE(MAX(number), 0) + 1 FROM flinkish_requests "
                 "WHERE job_id = :job_id))",
                 **values,
@@ -286,6 +284,11 @@ class Mailbox:
             id=job_id,
         )
         return next((str(row["request_id"]) for row in rows if asks_plain_cancel(row)), None)
+
+    def is_serving(self, job_id: str) -> bool:
+        """Return whether a driver has claimed a request of a job that has no result yet."""
+        sql = "SELECT 1 AS one FROM flinkish_requests WHERE job_id = :id AND state = 'IN_PROGRESS'"
+        return bool(self._read(sql, id=job_id))
 
     def stops_together(self) -> list[Request]:
         """Return all requests of every ``stop --all``, oldest first."""

@@ -646,9 +646,6 @@ def test_when_a_driver_answers_too_late(
 ) -> None:
     from flinkish.registry.jobs import Request, arguments_for
 
-    def request(kind_: str, state_: str) -> Request:
-        asked = arguments_for(RequestKind(kind_), None if kind_ == "cancel" else "/sp")
-        return Request("r", "j", RequestKind(kind_), RequestState(state_), 0.0, asked, started=0.0)
-
-    others = [request("savepoint", "IN_PROGRESS")] if busy else []
-    assert answers_late(request(kind, state), others, grace=10.0, now=age) is late
+    asked = arguments_for(RequestKind(kind), None if kind == "cancel" else "/sp")
+    request = Request("r", "j", RequestKind(kind), RequestState(state), 0.0, asked, started=0.0)
+    assert answers_late(request, grace=10.0, now=age, is_busy=busy) is late

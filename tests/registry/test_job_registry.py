@@ -551,6 +551,7 @@ def test_a_plain_cancel_overrides_what_still_saves(
         )
     cancel = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
     assert registry.plain_cancel(job.job_id) == cancel.request_id
+    assert registry.is_serving(job.job_id)
     with pytest.raises(Locked, match=cancel.request_id):
         registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
 

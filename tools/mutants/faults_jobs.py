@@ -54,7 +54,7 @@ MUTANTS = (
         "second-stop-accepted",
         "a job that is being stopped can be stopped a second time",
         "Mailbox.submit.work",
-        Replace("kind in _ENDING", "kind not in RequestKind"),
+        Replace("kind in jobs.ENDS", "kind not in RequestKind"),
         ("tests/registry/test_job_registry.py",),
     ),
     Mutant(
