@@ -16,7 +16,7 @@ import pytest
 from tests.support.tiers import due, records, rooms, sources
 from tests.support.tiers.due import Judge, Standing
 from tests.support.tiers.graph import COMMAND_INDEX, Graph, module_of
-from tests.support.tiers.parts import PARTS, outcomes
+from tests.support.tiers.parts import HADOOPS_OWN, PARTS, outcomes
 from tests.support.tiers.plugin import unit
 from tests.support.tiers.records import Failure, FileRecord, Records
 from tests.support.tiers.repository import ROOT, Repository
@@ -587,6 +587,7 @@ def test_a_missing_tool_is_named_and_fails_in_ci(tmp_path: Path, ci: str) -> Non
     ("part", "file", "own"),
     [
         ("deep", "tests/e2e/test_lifecycle.py", True),
+        ("deep", "tests/e2e/test_upgrade.py", False),
         ("deep", "tests/engine/test_resuming.py", False),
         ("matrix", "tests/e2e/test_kafka.py", False),
         ("spark35", "tests/driver/test_gate.py", False),
@@ -594,4 +595,5 @@ def test_a_missing_tool_is_named_and_fails_in_ci(tmp_path: Path, ci: str) -> Non
 )
 def test_which_jobs_have_hadoops_own_local_files(part: str, file: str, own: bool) -> None:
     (of,) = (each for each in PARTS if each.name == part)
+    assert all((ROOT / each).exists() for each in HADOOPS_OWN)
     assert ("SPARK_DIST_CLASSPATH" in of.local_files(file)) is own

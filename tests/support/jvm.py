@@ -13,7 +13,7 @@ only builds the driver's command line. The profile sets
 A third variable, ``SPARK_DIST_CLASSPATH``, brings a jar with local files that start no processes
 (``LocalFiles.java``): where Hadoop's native library is missing, Spark runs ``chmod`` for each file
 of a local checkpoint and ``readlink`` for each rename, 200 a second in these tests. The jobs of
-the deep tier's ``tests/e2e`` go without it, so that all is proven on Hadoop's own file system too.
+some files of the deep tier go without it, so that Hadoop's own file system has its proof too.
 
 Users' jobs never get this profile: it lives in the environment of the test run alone.
 """

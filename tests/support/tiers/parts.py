@@ -12,6 +12,11 @@ from tests.support.tiers.repository import ROOT
 
 _SPARK35 = ROOT / ".venv-spark35"
 _DRIVER = "tests/driver/"
+#: Whose jobs have Hadoop's own local files, as operators' jobs do: they run, save, end and restart
+#: in each way, and follow the documentation.
+HADOOPS_OWN = tuple(
+    f"tests/e2e/test_{name}.py" for name in ("lifecycle", "restarts", "killed", "export", "guides")
+)
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,10 @@ class Part:
     def local_files(self, file: str) -> Mapping[str, str]:
         """Return the variable that leaves a file's jobs Hadoop's own local files.
 
-        Operators' jobs of the deep tier have them; all others take the ones of ``support/jvm.py``,
-        which start no process for each file and take a quarter less of a processor.
+        All others take those of ``support/jvm.py``, which start no process for each file and take a
+        quarter less of a processor.
         """
-        own = self.name == "deep" and file.startswith("tests/e2e/")
+        own = self.name == "deep" and file in HADOOPS_OWN
         return {"SPARK_DIST_CLASSPATH": ""} if own else {}
 
     def spark(self) -> str:
