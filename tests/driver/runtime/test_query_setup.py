@@ -231,7 +231,9 @@ def test_an_unnamed_query_continues_no_other_that_spark_has_refused() -> None:
         files = WriterFacts(format="parquet", path="/out")
         assert job.name_of(files, SESSION, WRITER) == "query-2"
         if earlier:
-            with pytest.raises(ConsentNeeded, match="refused to start 'query-1'; it may be this"):
+            with pytest.raises(
+                ConsentNeeded, match="it may be one that Spark has refused to start: 'query-1'"
+            ):
                 job.name_of(started_by(repr), SESSION, WRITER)
         else:
             assert job.name_of(started_by(repr), SESSION, WRITER) == "query-3"
