@@ -173,14 +173,14 @@ def archive_to_list(own: str | None, saved: str | None) -> str | None:
     return saved if inside else own
 
 
-def with_cleaned(
-    row: SourcePlan, source: NewSource, reading: FileReading, options: RestoreOptions
-) -> SourcePlan:
+def with_cleaned(row: SourcePlan, reading: FileReading, options: RestoreOptions) -> SourcePlan:
     """Return the row with the consequences for files that another run may have read and cleaned.
 
     A fork runs alongside the job, so files that the fork removes may be new to the job.
     """
-    cleaned = reading.cleaned
+    source, cleaned = row.new, reading.cleaned
+    if source is None:
+        return row
     mode = clean_mode(source.options) if options.fork and not row.elsewhere else None
     if mode is not None and not row.blocks:
         text = (

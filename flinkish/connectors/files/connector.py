@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flinkish.connectors.base import Connector
+from flinkish.connectors.files.ages import with_cleaned
 from flinkish.connectors.files.offset_checks import judge_files, judge_unknown
 from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.offsets import MOVED, NewOffsets, Target, Unresolved
@@ -58,9 +59,11 @@ class FileConnector(Connector):
         agreed: RestoreOptions,
     ) -> SourcePlan:
         """Return the row of a source with the consequences for its files."""
-        if isinstance(answer, FileReading) and (target is None or target.how == MOVED):
+        if not isinstance(answer, FileReading):
+            return super().judge(row, None, target, agreed)
+        if target is None or target.how == MOVED:
             return judge_files(row, answer, target, agreed)
-        return super().judge(row, None, target, agreed)
+        return with_cleaned(super().judge(row, None, target, agreed), answer, agreed)
 
     def judge_unpaired(
         self, row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions

@@ -47,11 +47,11 @@ def judge_files(
     ``target`` is the target that the user gave, which must be ``moved``; None if there is none.
     """
     placed = _placed(row, reading, target)
-    if placed.new is None or placed.blocks or placed.verdict == "reset":
+    if placed.new is None or placed.blocks:
         return placed
-    return with_cleaned(
-        with_ages(placed, placed.new, reading, options), placed.new, reading, options
-    )
+    if placed.verdict != "reset":
+        placed = with_ages(placed, placed.new, reading, options)
+    return with_cleaned(placed, reading, options)
 
 
 def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> SourcePlan:
@@ -130,7 +130,7 @@ def judge_unknown(
     if source is None or reading is None:
         return row
     row = replace(row, checks=(*row.checks, *_too_deep(source, reading)))
-    row = with_cleaned(with_ages(row, source, reading, options), source, reading, options)
+    row = with_cleaned(with_ages(row, source, reading, options), reading, options)
     outside = reading.planned_outside or reading.asked_outside
     if not outside or (reading.pattern and not reading.planned_moved):
         return row

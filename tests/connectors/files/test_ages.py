@@ -16,6 +16,7 @@ from flinkish.connectors.files.ages import (
 )
 from flinkish.connectors.files.connector import FILES
 from flinkish.connectors.files.reading import Cleaned, FileAges, FileReading
+from flinkish.connectors.offsets import parse_target
 from flinkish.connectors.source_plan import SourcePlan
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
@@ -139,6 +140,27 @@ def test_a_fork_that_removes_the_input_of_its_job_needs_consent(
     assert [check.id for check in row.checks] == ["files-cleaned"] * options.accept_lost_rows
     if verdict != "as-is":
         assert (row.reason, "never reads them" in row.text) == ("files-cleaned", True)
+
+
+@pytest.mark.parametrize("fork", [False, True])
+@pytest.mark.parametrize("offset", [None, '{"logOffset":0}'])
+def test_another_position_brings_no_removed_file_back(offset: str | None, fork: bool) -> None:
+    """Neither a source that starts from scratch nor one with other offsets reads such files."""
+    new = replace(reads(IN), options={"cleanSource": "delete"})
+    row = replace(SAME, new=new, saved=source(IN, offset='{"logOffset":3}'))
+    target = None if offset is None else parse_target(offset)
+    if target is None:
+        row = replace(row, verdict="reset", reason="reset-source")
+    reading = FileReading("in", files=0, ages=FileAges(2, 1, 31, WEEK))
+    agreed = RestoreOptions(fork=fork, accept_repeated_rows=True, accept_lost_rows=True)
+    if not fork:
+        reading = replace(reading, cleaned=Cleaned("delete", gone_on=9))
+    found = FILES.judge(row, reading, target, agreed)
+    assert [check.id for check in found.checks] == ["files-cleaned"]
+    if target is None:
+        assert found.verdict == "reset"
+        asked = FILES.judge(row, reading, target, replace(agreed, accept_lost_rows=False))
+        assert (asked.verdict, asked.reason) == ("consent-needed", "files-cleaned")
 
 
 @pytest.mark.parametrize(
