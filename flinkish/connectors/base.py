@@ -11,7 +11,7 @@ This answer, or ``--set-offsets``, completes the row of a source in the plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flinkish.connectors.offsets import NewOffsets, Target, Unresolved, other_offsets
@@ -227,6 +227,15 @@ class Connector:
         """Return the row of a source that no saved position is matched with.
 
         The source may still have one: a plain checkpoint does not say what its positions belong to.
+        """
+        return row
+
+    def judge_fork(
+        self, row: SourcePlan, saved: Sequence[SavedSource] | None, agreed: RestoreOptions
+    ) -> SourcePlan:
+        """Return the row of a source of a fork, which may take input from its job.
+
+        ``saved`` are the sources of the job; None if not all are known.
         """
         return row
 

@@ -77,8 +77,13 @@ def overlapping(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
             (one, other)
             for i, one in enumerate(places)
             for other in places[i + 1 :]
-            if _is_below(_key(other), _key(one)) or _is_below(_key(one), _key(other))
+            if meet(one, other)
         )
+
+
+def meet(one: str, other: str) -> bool:
+    """Return whether two locations are the same, or one of them contains the other."""
+    return _is_below(_key(other), _key(one)) or _is_below(_key(one), _key(other))
 
 
 def _key(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -98,12 +98,14 @@ class SourceFacts:
     """The facts by which the sources of a query are judged; the mappings are by entry.
 
     ``answers`` are those of the systems that the sources read, ``options`` has what the user agreed
-    to, and ``targets`` says where sources are moved (``--set-offsets``).
+    to, and ``targets`` says where sources are moved (``--set-offsets``). ``saved`` are the sources
+    of all queries of the saved job; None if not all are known.
     """
 
     answers: Mapping[int, SourceAnswer] = field(default_factory=dict)
     options: RestoreOptions = NO_OPTIONS
     targets: Mapping[int, Target] = field(default_factory=dict)
+    saved: Sequence[SavedSource] | None = None
 
 
 #: No system was asked, and the user has given no options.

@@ -148,7 +148,7 @@ def with_ages(
             f"program's {limit}: Spark never reads {_them(ages.lost)}"
         )
         agreed = options.accept_lost_rows
-        row = _asked(row, source, "files-too-old", text, enough, ACCEPT_LOST_ROWS, agreed=agreed)
+        row = asked(row, source, "files-too-old", text, enough, ACCEPT_LOST_ROWS, agreed=agreed)
     if ages.forgotten and not row.blocks:
         text = (
             f"{files_of(ages.forgotten)} already read {are(ages.forgotten)} older in its log "
@@ -157,7 +157,7 @@ def with_ages(
         )
         advice = f"restore their modification times (cp -p keeps them), or {enough}"
         agreed = options.accept_repeated_rows
-        row = _asked(row, source, "files-forgotten", text, advice, ACCEPT_REPEATED, agreed=agreed)
+        row = asked(row, source, "files-forgotten", text, advice, ACCEPT_REPEATED, agreed=agreed)
     return row
 
 
@@ -174,22 +174,9 @@ def archive_to_list(own: str | None, saved: str | None) -> str | None:
 
 
 def with_cleaned(row: SourcePlan, reading: FileReading, options: RestoreOptions) -> SourcePlan:
-    """Return the row with the consequences for files that another run may have read and cleaned.
-
-    A fork runs alongside the job, so files that the fork removes may be new to the job.
-    """
+    """Return the row with the consequences for files that another run may have read and cleaned."""
     source, cleaned = row.new, reading.cleaned
-    if source is None:
-        return row
-    mode = clean_mode(source.options) if options.fork and not row.elsewhere else None
-    if mode is not None and not row.blocks:
-        text = (
-            f"the fork {mode}s files below {reading.path} that it has read (cleanSource={mode}), "
-            "so the job that it is a fork of never reads them"
-        )
-        advice, agreed = "start the fork with cleanSource=off", options.accept_lost_rows
-        row = _asked(row, source, "files-cleaned", text, advice, ACCEPT_LOST_ROWS, agreed=agreed)
-    if cleaned is None or row.blocks:
+    if source is None or cleaned is None or row.blocks:
         return row
     if cleaned.archived:
         text = (
@@ -215,10 +202,10 @@ def with_cleaned(row: SourcePlan, reading: FileReading, options: RestoreOptions)
         )
         advice = f"put these files back below {reading.path}, or restore from a newer savepoint"
     agreed = options.accept_lost_rows
-    return _asked(row, source, "files-cleaned", text, advice, ACCEPT_LOST_ROWS, agreed=agreed)
+    return asked(row, source, "files-cleaned", text, advice, ACCEPT_LOST_ROWS, agreed=agreed)
 
 
-def _asked(
+def asked(
     row: SourcePlan,
     source: NewSource,
     reason: str,

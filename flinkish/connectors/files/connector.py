@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flinkish.connectors.base import Connector
 from flinkish.connectors.files.ages import with_cleaned
-from flinkish.connectors.files.offset_checks import judge_files, judge_unknown
+from flinkish.connectors.files.offset_checks import judge_files, judge_fork, judge_unknown
 from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.offsets import MOVED, NewOffsets, Target, Unresolved
 from flinkish.connectors.source_plan import SourcePlan, change_of
@@ -70,6 +72,12 @@ class FileConnector(Connector):
     ) -> SourcePlan:
         """Return the row of a source of a plain checkpoint, with the consequences for its files."""
         return judge_unknown(row, answer if isinstance(answer, FileReading) else None, agreed)
+
+    def judge_fork(
+        self, row: SourcePlan, saved: Sequence[SavedSource] | None, agreed: RestoreOptions
+    ) -> SourcePlan:
+        """Return the row of a fork's source, which may remove files that the job has not read."""
+        return judge_fork(row, saved, agreed)
 
 
 FILES = FileConnector(

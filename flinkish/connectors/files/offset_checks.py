@@ -23,15 +23,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
-from flinkish.connectors.files.ages import are, files_of, with_ages, with_cleaned
+from flinkish.connectors.files.ages import (
+    are,
+    asked,
+    clean_mode,
+    files_of,
+    with_ages,
+    with_cleaned,
+)
 from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.offsets import MOVED, Target
+from flinkish.connectors.path_map import meet
 from flinkish.connectors.source_plan import SourcePlan, change_of
-from flinkish.connectors.sources import SET, NewSource, SavedSource, name_option, reset_flag
+from flinkish.connectors.sources import (
+    ACCEPT_LOST_ROWS,
+    SET,
+    NewSource,
+    SavedSource,
+    kind_of,
+    name_option,
+    reset_flag,
+)
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?://[^/]*)?")
 #: The stable id of a finding: files that were read do not lie where the program reads.
 SOURCE_MOVED = "source-moved"
 
@@ -143,6 +160,47 @@ def judge_unknown(
         f"basePath) or skip {'it' if outside == 1 else 'them'}",
         advice=_elsewhere(reading) + "run the program on the old path (a symbolic link is enough)",
     )
+
+
+def judge_fork(
+    row: SourcePlan, saved: Sequence[SavedSource] | None, options: RestoreOptions
+) -> SourcePlan:
+    """Return the row of a fork's source, which may remove files that the job has not read.
+
+    ``saved`` are the sources of the job; None if not all are known.
+    """
+    source = row.new
+    mode = None if source is None else clean_mode(source.options)
+    if source is None or mode is None or row.blocks or not options.fork:
+        return row
+    if saved is not None and not any(_may_share(source, each) for each in saved):
+        return row
+    text = (
+        f"the fork {mode}s files below {_path_in(source.signature)} that it has read "
+        f"(cleanSource={mode}), so the job that it is a fork of never reads them"
+    )
+    advice, agreed = "start the fork with cleanSource=off", options.accept_lost_rows
+    return asked(row, source, "files-cleaned", text, advice, ACCEPT_LOST_ROWS, agreed=agreed)
+
+
+def _may_share(source: NewSource, saved: SavedSource) -> bool:
+    """Return whether a source may find files that another one reads.
+
+    The working directory, and the file system of a path without a scheme, are not known.
+    """
+    if saved.signature is None:
+        return True
+    if kind_of(saved.signature) != "file":
+        return False
+    places = [without_pattern(_path_in(each)) for each in (source.signature, saved.signature)]
+    if len({_SCHEME.match(each) is None for each in places}) > 1:
+        places = [_SCHEME.sub("", each) for each in places]
+    is_relative = {not _SCHEME.match(each) and not each.startswith("/") for each in places}
+    return len(is_relative) > 1 or meet(*places)
+
+
+def _path_in(signature: str) -> str:
+    return signature.partition("[")[2].removesuffix("]")
 
 
 def _elsewhere(reading: FileReading) -> str:

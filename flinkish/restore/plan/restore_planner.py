@@ -53,7 +53,7 @@ from flinkish.restore.plan.query_restore import (
 from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
 from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
 from flinkish.restore.plan.source_matching import reset_entries
-from flinkish.restore.plan.source_plans import blocked, source_plans
+from flinkish.restore.plan.source_plans import blocked, fresh_rows, job_sources, source_plans
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe
 
@@ -337,18 +337,19 @@ class RestorePlanner:
             answer = self._environment.source(new, source, saved, offer, at_ms)
             if answer is not None:
                 answers[source.entry] = answer
-        return SourceFacts(answers, self.options, targets)
+        return SourceFacts(answers, self.options, targets, job_sources(self.offers))
 
     def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:
         """Return the plan of a query that the savepoint does not have."""
-        checks = list(preconditions(new, None))
+        rows = fresh_rows(new, SourceFacts(options=self.options, saved=job_sources(self.offers)))
+        checks = [*preconditions(new, None), *(check for row in rows for check in row.checks)]
         left_out = check_left_out(
             new.name,
             self.offers.left_out,
             complete=self.offers.complete,
             agreed=self.options.allow_non_restored,
         )
-        refusal = None
+        refusal = blocked(rows)
         if left_out is not None:
             checks.append(left_out)
             if left_out.outcome is RestoreOutcome.CONSENT:

@@ -23,6 +23,7 @@ from flinkish.connectors.sources import (
 )
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
 from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
+from flinkish.restore.origin.restore_origin import RestoreOrigin
 from flinkish.restore.plan.source_matching import SourceMatches
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
@@ -62,6 +63,19 @@ def source_plans(
     fresh = [source for source, old in zip(sources, paired, strict=True) if old is None]
     rows += [_dropped(s, fresh) for s in left or () if (s.query, s.entry) not in used]
     return tuple(rows)
+
+
+def job_sources(origin: RestoreOrigin) -> tuple[SavedSource, ...] | None:
+    """Return the sources of all queries of a saved job; None if not all are known."""
+    described = [query.sources for query in origin.queries]
+    if origin.left_out or not origin.complete or None in described:
+        return None
+    return tuple(source for sources in described for source in sources or ())
+
+
+def fresh_rows(new: NewQuery, facts: SourceFacts) -> tuple[SourcePlan, ...]:
+    """Return a row for each source of a query that the savepoint lacks."""
+    return tuple(_judged_unpaired(_fresh(each), facts) for each in new.sources or ())
 
 
 def is_changed_file_source(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -108,14 +122,16 @@ def _judged(row: SourcePlan, source: NewSource, facts: SourceFacts) -> SourcePla
     connector = source_connector(source.signature, "" if saved is None else saved.offset)
     if answer is None and saved is not None:
         answer = connector.unasked(source, saved)
-    return connector.judge(row, answer, facts.targets.get(source.entry), facts.options)
+    row = connector.judge(row, answer, facts.targets.get(source.entry), facts.options)
+    return connector.judge_fork(row, facts.saved, facts.options)
 
 
 def _judged_unpaired(row: SourcePlan, facts: SourceFacts) -> SourcePlan:
     if row.new is None or row.new.entry in facts.targets:
         return not_set(row, UNKNOWN_OFFSETS if row.reason == "source-unknown" else NO_OFFSETS)
     connector = source_connector(row.new.signature)
-    return connector.judge_unpaired(row, facts.answers.get(row.new.entry), facts.options)
+    row = connector.judge_unpaired(row, facts.answers.get(row.new.entry), facts.options)
+    return connector.judge_fork(row, facts.saved, facts.options)
 
 
 def _unpaired(source: NewSource, own: SavedQueryFacts | None, is_described: bool) -> SourcePlan:

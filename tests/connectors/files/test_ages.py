@@ -118,43 +118,71 @@ def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> N
     assert "in /home, which this program does not name" in check.text
 
 
+FORK = RestoreOptions(fork=True)
+
+
 @pytest.mark.parametrize(
-    ("mode", "options", "elsewhere", "verdict"),
+    ("mode", "options", "verdict"),
     [
-        ("delete", RestoreOptions(fork=True), False, "consent-needed"),
-        ("Archive", RestoreOptions(fork=True), False, "consent-needed"),
-        ("delete", RestoreOptions(fork=True, accept_lost_rows=True), False, "as-is"),
-        ("delete", RestoreOptions(fork=True), True, "as-is"),  # other files than the job's
-        ("off", RestoreOptions(fork=True), False, "as-is"),
-        ("delete", NO_OPTIONS, False, "as-is"),
+        ("delete", FORK, "consent-needed"),
+        ("Archive", FORK, "consent-needed"),
+        ("delete", replace(FORK, accept_lost_rows=True), "as-is"),
+        ("off", FORK, "as-is"),
+        ("delete", NO_OPTIONS, "as-is"),
     ],
 )
 def test_a_fork_that_removes_the_input_of_its_job_needs_consent(
-    mode: str, options: RestoreOptions, elsewhere: bool, verdict: str
+    mode: str, options: RestoreOptions, verdict: str
 ) -> None:
     new = replace(reads(IN), options={"cleanSource": mode})
-    row = FILES.judge(
-        replace(SAME, new=new, elsewhere=elsewhere), FileReading("in", files=1), None, options
-    )
+    row = FILES.judge_fork(replace(SAME, new=new), [source(IN)], options)
     assert row.verdict == verdict
     assert [check.id for check in row.checks] == ["files-cleaned"] * options.accept_lost_rows
     if verdict != "as-is":
-        assert (row.reason, "never reads them" in row.text) == ("files-cleaned", True)
+        assert (row.reason, "files below in that it has read" in row.text) == (
+            "files-cleaned",
+            True,
+        )
 
 
-@pytest.mark.parametrize("fork", [False, True])
+@pytest.mark.parametrize(
+    ("own", "read", "shares"),
+    [
+        ("/in", ["/in"], True),
+        ("/in", ["/old", "/in"], True),  # of another query or source
+        ("/in", ["/old"], False),
+        ("/in", ["/in2"], False),
+        ("/in", None, True),
+        ("/in", [], False),
+        ("/in/*/x", ["/in/a"], True),
+        ("/in/2026", ["/in"], True),
+        ("in", ["/w/in"], True),  # the working directory is not known
+        ("in", ["other"], False),
+        ("s3a://b/in", ["s3://b/in"], True),
+        ("s3a://test/in", ["s3a://b/in"], False),
+        ("hdfs://nn:8020/in", ["/in"], True),  # perhaps of the default file system
+        ("hdfs://nn:8020/in", ["/old"], False),
+    ],
+)
+def test_a_fork_may_remove_what_no_query_of_its_job_reads(
+    own: str, read: list[str] | None, shares: bool
+) -> None:
+    new = replace(reads(f"file[{own}]"), options={"cleanSource": "delete"})
+    saved = None if read is None else [source(f"file[{path}]") for path in read]
+    assert FILES.judge_fork(replace(SAME, new=new), saved, FORK).blocks is shares
+    assert not FILES.judge_fork(replace(SAME, new=new), [source("rate[]")], FORK).blocks
+
+
 @pytest.mark.parametrize("offset", [None, '{"logOffset":0}'])
-def test_another_position_brings_no_removed_file_back(offset: str | None, fork: bool) -> None:
+def test_another_position_brings_no_removed_file_back(offset: str | None) -> None:
     """Neither a source that starts from scratch nor one with other offsets reads such files."""
-    new = replace(reads(IN), options={"cleanSource": "delete"})
-    row = replace(SAME, new=new, saved=source(IN, offset='{"logOffset":3}'))
+    row = replace(SAME, saved=source(IN, offset='{"logOffset":3}'))
     target = None if offset is None else parse_target(offset)
     if target is None:
         row = replace(row, verdict="reset", reason="reset-source")
-    reading = FileReading("in", files=0, ages=FileAges(2, 1, 31, WEEK))
-    agreed = RestoreOptions(fork=fork, accept_repeated_rows=True, accept_lost_rows=True)
-    if not fork:
-        reading = replace(reading, cleaned=Cleaned("delete", gone_on=9))
+    cleaned = Cleaned("delete", gone_on=9)
+    reading = FileReading("in", files=0, ages=FileAges(2, 1, 31, WEEK), cleaned=cleaned)
+    agreed = RestoreOptions(accept_repeated_rows=True, accept_lost_rows=True)
     found = FILES.judge(row, reading, target, agreed)
     assert [check.id for check in found.checks] == ["files-cleaned"]
     if target is None:

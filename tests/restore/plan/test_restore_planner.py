@@ -53,7 +53,7 @@ from flinkish.restore.plan.history import HistoryPlan
 from flinkish.restore.plan.non_restored_state import taken_before
 from flinkish.restore.plan.plan_text import findings, plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
-from flinkish.restore.plan.query_restore import PlanningSettings, StateRewrite
+from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore, StateRewrite
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.starts import Agreed
@@ -271,6 +271,38 @@ def test_files_that_were_moved_get_their_new_paths() -> None:
     other = planner_of(saved, facts=Facts(reading=replace(reading, moved=0))).plan(query, {})
     assert other.recipe is not None
     assert other.recipe.sources == (TakenSource(0, 0, "0", "0"),)
+
+
+@pytest.mark.parametrize(
+    ("saved", "reading", "options"),
+    [
+        (saved_query(sources=(source("file[/in]"),)), FileReading("/in", 10, outside=4), {}),
+        (saved_query(sources=(source("file[/in]"),)), None, {}),  # it could not be read
+        (saved_query(sources=None), None, {}),
+        (saved_query(sources=()), None, {}),
+        (saved_query(sources=(source("file[/in]"),)), None, {"reset_sources": ("f",)}),
+        (saved_query(sources=(source("file[/in]", uid="g"),)), None, {}),
+        (saved_query(sources=(source("file[/in]"),), key="other"), None, {}),
+    ],
+)
+def test_a_fork_is_asked_whether_it_may_remove_input_whatever_is_known_of_its_position(
+    saved: SavedQueryFacts, reading: FileReading | None, options: dict[str, Any]
+) -> None:
+    removes = replace(reads("file[/in]", uid="f"), options={"cleanSource": "delete"})
+    query = starting(sources=(removes,))
+    left = replace(offers(saved), complete=saved.sources != ())  # it lacks a query of its job
+
+    def plan(**more: Any) -> QueryRestore:
+        given = RestoreOptions(**options, **more, allow_non_restored=True)
+        return RestorePlanner(left, given, Facts(reading=reading), AS_SAVED).plan(query, {})
+
+    refusal = plan(fork=True).refusal
+    assert isinstance(refusal, ConsentNeeded)
+    assert "start the fork with cleanSource=off" in (refusal.hint or "")
+    agreed = plan(fork=True, accept_lost_rows=True)
+    assert agreed.refusal is None
+    assert [check.id for check in agreed.checks].count("files-cleaned") == 1
+    assert plan().refusal is None
 
 
 def test_what_a_kafka_sink_gets_again_is_in_the_plan() -> None:
