@@ -28,6 +28,9 @@ class FileEntry(Protocol):
         The time is that of the storage's clock.
         """
 
+    def changed(self) -> float:
+        """Return when it was last written, or, in the local file system, renamed or linked."""
+
     def stamp(self) -> str:
         """Return a string that changes when the file is replaced: ETag, inode-time or time-size."""
 
@@ -55,6 +58,9 @@ class LocalEntry:
     def modified(self) -> float:
         return self._stat().st_mtime
 
+    def changed(self) -> float:
+        return self._stat().st_ctime
+
     def stamp(self) -> str:
         return local_stamp(self._stat())
 
@@ -76,6 +82,9 @@ class RemoteEntry:
         return self.bytes
 
     def modified(self) -> float:
+        return self.time
+
+    def changed(self) -> float:
         return self.time
 
     def stamp(self) -> str:

@@ -181,10 +181,10 @@ def with_cleaned(row: SourcePlan, reading: FileReading, options: RestoreOptions)
     if cleaned.archived:
         text = (
             f"{files_of(cleaned.archived)} not read before the savepoint {are(cleaned.archived)} "
-            f"in the archive {cleaned.place} (cleanSource=archive), to which a later run has moved "
-            f"{_them(cleaned.archived)}: Spark never reads {_them(cleaned.archived)}"
+            f"in the archive {cleaned.place} (cleanSource=archive), to which another run or query "
+            f"has moved {_them(cleaned.archived)}: Spark never reads {_them(cleaned.archived)}"
         )
-        advice = f"move {_them(cleaned.archived)} back below {reading.path}"
+        advice = f"move back below {reading.path} what no earlier checkpoint of the job has read"
     elif cleaned.gone_on is None:
         text = (
             f"{source.describe()}: the savepoint's program archived its files in "

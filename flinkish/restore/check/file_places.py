@@ -89,6 +89,7 @@ def file_reading(
             unlisted,
             options if saved.options is None else saved.options,
             gone_on,
+            (logs.planned or logs.offsets).timestamp_ms,
             deep=deep,
         ),
     )
@@ -162,13 +163,16 @@ def _cleaned(
     unlisted: str,
     options: Mapping[str, str],
     gone_on: int | None,
+    since: int,
     *,
     deep: bool,
 ) -> Cleaned | None:
     """Return what other runs have, or may have, read after the position and archived or deleted.
 
     Returns None if there is no sign of such files. A remote archive is listed only if another run
-    is known to have gone on.
+    is known to have gone on. If none is, a file counts only if it was archived after the newest
+    batch was planned (``since``, in milliseconds since the epoch): earlier ones may be from an
+    earlier checkpoint of the job, which has read them.
     """
     mode = clean_mode(options)
     if mode is None:
@@ -179,12 +183,21 @@ def _cleaned(
     listed = None if archive is None or (remote and gone_on is None) else archive
     read_paths = {unquote(each.path) for each in read}
     there = None if listed is None else place.files(deep=deep, above=listed)
-    archived = 0 if there is None else len(there.keys() - read_paths)
+    unread = [] if there is None else [there[each] for each in there.keys() - read_paths]
+    archived = sum(gone_on is not None or _has_changed(each, since) for each in unread)
     if archived:
         return Cleaned(mode, archived, unquote(listed or ""), gone_on=gone_on)
     if unlisted or (gone_on is not None and there is None):
         return Cleaned(mode, unlisted=unlisted, gone_on=gone_on)
     return None
+
+
+def _has_changed(entry: FileEntry, since: int) -> bool:
+    """Return whether a file was changed or renamed after a time; False if it is gone by now."""
+    try:
+        return entry.changed() * 1000 >= since
+    except FileNotFoundError:
+        return False
 
 
 def _with_moved(

@@ -219,7 +219,7 @@ def test_another_position_brings_no_removed_file_back(offset: str | None) -> Non
             RestoreOptions(accept_lost_rows=True),
             [
                 "3 files not read before the savepoint are in the archive file:///old",
-                "move them back below in; or agree: --accept-lost-rows",
+                "move back below in what no earlier checkpoint of the job has read; or agree: --",
             ],
         ),
         (

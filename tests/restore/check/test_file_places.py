@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,15 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
     assert cleaned(gone_on=8) is None
     (there / "9.json").write_text("{}")
     assert cleaned() == Cleaned("archive", 1, archive.as_uri())
+    # What lay in the archive when the newest batch was planned, an earlier checkpoint has read.
+    saved.offsets(4, at(4), time=int(time.time() * 1000) + 3_600_000)
+    assert cleaned() is None
+    assert cleaned(gone_on=8) == Cleaned("archive", 1, archive.as_uri(), gone_on=8)
+    saved.offsets(4, at(4), time=int(time.time() * 1000) - 3_600_000)
+    (saved.input / "10.json").write_text("{}")
+    os.utime(saved.input / "10.json", (0, 0))
+    (saved.input / "10.json").rename(there / "9.json")
+    assert cleaned() == Cleaned("archive", 1, archive.as_uri()), "a rename keeps the file's time"
     assert cleaned(unlisted="/there") == Cleaned("archive", unlisted="/there")
     assert cleaned("delete", unlisted="/there") is None
     assert cleaned("off", gone_on=8) is None

@@ -37,10 +37,10 @@ class Saved:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(["v1", *lines]))
 
-    def offsets(self, batch: int, *lines: str) -> None:
+    def offsets(self, batch: int, *lines: str, time: int = 0) -> None:
         path = self.root / "checkpoint/offsets" / str(batch)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(["v1", '{"batchWatermarkMs":0}', *lines]))
+        path.write_text("\n".join(["v1", json.dumps({"batchTimestampMs": time}), *lines]))
 
     def origin(self) -> OriginCheckpoint:
         root = self.root / "checkpoint"
