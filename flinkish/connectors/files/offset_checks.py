@@ -84,7 +84,9 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
     if not reading.outside:
         return _covered(row, source, saved, reading) if row.verdict == "changed" else row
     begins = change_of(source, saved) if row.verdict == "changed" else source.describe()
-    row = replace(row, elsewhere=True, verdict="changed", reason="path-changed")
+    inside = reading.files - reading.outside
+    as_before = replace(row, elsewhere=True)
+    row = replace(as_before, verdict="changed", reason="path-changed")
     again = f"read everything that is there again: {reset_flag(source)}"
     keep = f"if the files were moved, keep the position: {moved_flag(source)}"
     if reading.refused:
@@ -109,6 +111,10 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
             f"{reading.path}: it would fail (Wrong basePath)",
             advice=f"{keep}; or {again}" if reading.moved else f"{_elsewhere(reading)}{again}",
         )
+    if inside and saved.signature == source.signature and (reading.by_name or not reading.moved):
+        return as_before  # the job has changed its path before
+    which = f"other than the {files_of(inside)} already read is" if inside else "is"
+    are_new = f"every file there {which} new and will be read"
     if reading.by_name:
         text = (
             f"{begins}: files are identified by name (fileNameOnly), so files with the names of "
@@ -126,12 +132,18 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
             advice=f"{keep}; or {again}",
         )
     if not reading.known:
-        return replace(row, text=f"{begins}: {_ALL_NEW}", advice=f"{keep}; or {again}")
+        text = (
+            f"{begins}: files are identified by full path, so {are_new}, including copies of files "
+            "already read"
+        )
+        return replace(row, text=text, advice=f"{keep}; or {again}")
     return replace(
         row,
         text=f"{begins}: none of the {files_of(reading.outside)} read from another path is below "
-        f"{reading.path}, so every file there is new and will be read",
-        advice="make sure that only new files are there, or start the source from scratch: "
+        f"{reading.path}, so {are_new}",
+        advice="make sure that these files are new"
+        if inside
+        else "make sure that only new files are there, or start the source from scratch: "
         f"{reset_flag(source)}",
     )
 
@@ -176,7 +188,7 @@ def judge_fork(
     if saved is not None and not any(_may_share(source, each) for each in saved):
         return row
     text = (
-        f"the fork {mode}s files below {_path_in(source.signature)} that it has read "
+        f"the fork {mode}s files below {path_in(source.signature)} that it has read "
         f"(cleanSource={mode}), so the job that it is a fork of never reads them"
     )
     advice, agreed = "start the fork with cleanSource=off", options.accept_lost_rows
@@ -192,14 +204,15 @@ def _may_share(source: NewSource, saved: SavedSource) -> bool:
         return True
     if kind_of(saved.signature) != "file":
         return False
-    places = [without_pattern(_path_in(each)) for each in (source.signature, saved.signature)]
+    places = [without_pattern(path_in(each)) for each in (source.signature, saved.signature)]
     if len({_SCHEME.match(each) is None for each in places}) > 1:
         places = [_SCHEME.sub("", each) for each in places]
     is_relative = {not _SCHEME.match(each) and not each.startswith("/") for each in places}
     return len(is_relative) > 1 or meet(*places)
 
 
-def _path_in(signature: str) -> str:
+def path_in(signature: str) -> str:
+    """Return the path in the signature of a file source."""
     return signature.partition("[")[2].removesuffix("]")
 
 
@@ -214,12 +227,6 @@ def _elsewhere(reading: FileReading) -> str:
 def _plain(url: str) -> str:
     """Return the path or URL of a directory as people write it."""
     return unquote(url).removeprefix("file://")
-
-
-_ALL_NEW = (
-    "files are identified by full path, so every file there is new and will be read, including "
-    "copies of files already read"
-)
 
 
 def moved_flag(source: NewSource) -> str:

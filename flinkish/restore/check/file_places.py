@@ -7,7 +7,7 @@ Each directory in which files that were moved are looked for is listed once
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
@@ -16,10 +16,10 @@ from flinkish import storage
 from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, log_offset, parse_offsets
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.connectors.files.ages import AgedFile, age_before, clean_mode, file_ages, max_age_of
-from flinkish.connectors.files.offset_checks import base_of, has_pattern, without_pattern
+from flinkish.connectors.files.offset_checks import base_of, has_pattern, path_in, without_pattern
 from flinkish.connectors.files.reading import NO_AGES, Cleaned, FileAges, FileReading
 from flinkish.connectors.source_plan import FileMove
-from flinkish.connectors.sources import SavedSource
+from flinkish.connectors.sources import SavedSource, normal_path
 from flinkish.errors import StorageError
 from flinkish.restore.check.source_files import Directories, named_files
 from flinkish.restore.materialize.origin_checkpoints import parsed, read_logs
@@ -76,7 +76,7 @@ def file_reading(
         only_batch=origin.batch_id == 0 and logs.planned is None,
         asked_outside=sum(asked < each.batch <= newest for each in outside),
     )
-    reading = _with_moved(reading, outside, newest, saved, below.rstrip("/"))
+    reading = _with_moved(reading, outside, set(inside), newest, saved, below.rstrip("/"))
     there = _Place(below.rstrip("/"), path[len(without_pattern(path)) :] if reading.pattern else "")
     deep = _is_on(options, "recursivefilelookup")
     return replace(
@@ -145,7 +145,9 @@ def _ages(
         return AgedFile(plain.rpartition("/")[2] if reading.by_name else plain, time, batch)
 
     logged = [aged(each.path, each.time, each.batch) for each in read]
-    before = None if reading.outside else age_before(logged, saved.options, now)
+    was_read = path_in(saved.signature or "") == normal_path(reading.path)
+    is_new = reading.outside and not (was_read and reading.outside < reading.files)
+    before = None if is_new else age_before(logged, saved.options, now)
     if now is None or (before is not None and before <= now):
         return NO_AGES
     listed = []
@@ -201,11 +203,17 @@ def _has_changed(entry: FileEntry, since: int) -> bool:
 
 
 def _with_moved(
-    reading: FileReading, outside: Sequence[ReadFile], newest: int, saved: SavedSource, url: str
+    reading: FileReading,
+    outside: Sequence[ReadFile],
+    inside: Collection[str],
+    newest: int,
+    saved: SavedSource,
+    url: str,
 ) -> FileReading:
     """Return the reading with the numbers of ``outside`` files that were moved to the new path.
 
-    A file was moved if its path relative to the old directory exists below the new one.
+    A file was moved if its path relative to the old directory exists below the new one, and is not
+    that of a file read there (``inside``).
     """
     kind, _, rest = (saved.signature or "").partition("[")
     old = base_of([each.path for each in outside], rest.removesuffix("]") if kind else None)
@@ -226,7 +234,7 @@ def _with_moved(
         lost = present.lacks(place, needed=True)
         known = known and lost is not None
         if lost is False:
-            moved += 1
+            moved += each.path[len(old) + 1 :] not in inside
             planned += each.batch > newest
     move = FileMove(old, url)
     return replace(reading, moved=moved, planned_moved=planned, known=known, move=move)

@@ -80,6 +80,22 @@ def test_a_new_directory_with_new_files_is_read() -> None:
     assert "copies" in unknown.text
 
 
+@pytest.mark.parametrize("reading", [READING, replace(READING, moved=0, known=False)])
+def test_a_path_that_was_changed_before_the_savepoint_is_not_told_again(
+    reading: FileReading,
+) -> None:
+    mixed = replace(reading, files=10, moved=0)
+    assert judged(SAME, mixed) == replace(SAME, elsewhere=True)
+    # Files that were moved since are read again, unless they are known by name.
+    assert judged(SAME, replace(mixed, moved=2)).verdict == "consent-needed"
+    assert judged(SAME, replace(mixed, moved=2, by_name=True)) == replace(SAME, elsewhere=True)
+    assert judged(SAME, replace(mixed, planned_outside=1)).blocks
+    # Back in a path that was read before the other one.
+    back = judged(CHANGED, mixed)
+    assert back.verdict == "changed"
+    assert "every file there other than the 6 files already read is new and will be" in back.text
+
+
 def test_files_that_are_known_by_name_or_by_their_full_paths_are_not_read_again() -> None:
     by_name = judged(CHANGED, replace(READING, by_name=True))
     assert (by_name.verdict, by_name.elsewhere) == ("changed", True)

@@ -61,6 +61,15 @@ def test_files_that_were_moved_are_found_at_their_place(saved: Saved) -> None:
     assert (found.moved, found.planned_moved, found.pattern, found.by_name) == (2, 0, True, True)
 
 
+def test_a_file_that_was_read_in_both_places_was_not_moved(saved: Saved) -> None:
+    old = saved.root / "old"
+    old.mkdir()
+    saved.log("0", "3", *(((old / f"{n}.json").as_uri(), 3) for n in (0, 7)))
+    assert reading(saved, saved.input).moved == 0
+    saved.file(7)
+    assert reading(saved, saved.input).moved == 1
+
+
 def test_the_files_that_spark_asks_for_are_those_of_the_newest_batch(saved: Saved) -> None:
     (saved.root / "checkpoint/offsets/4").unlink()
     elsewhere = saved.root / "elsewhere"
@@ -174,6 +183,13 @@ def test_files_of_another_path_that_are_too_old_are_never_read(saved: Saved) -> 
     found = file_reading(saved.origin(), place, str(other), other.as_uri(), {})
     assert found is not None
     assert (found.ages.lost, found.ages.days) == (1, 31)
+    # As soon as it has read a file there, the limit held there too.
+    saved.log("0", "3", ((other / "b").as_uri(), 3), time=31 * 86_400_000)
+    for signature, lost in ((f"file[{saved.input}]", 1), (f"file[{other}]", 0)):
+        place = replace(source(signature, offset=at(3)), options={})
+        found = file_reading(saved.origin(), place, str(other), other.as_uri(), {})
+        assert found is not None
+        assert found.ages.lost == lost
 
 
 @pytest.fixture
