@@ -13,7 +13,12 @@ from flinkish.messages.calls import JobOrigin
 from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
-from flinkish.registry.resumed_runs import ever_ran, offered_names, resumed_runs
+from flinkish.registry.resumed_runs import (
+    ever_ran,
+    may_be_settled,
+    offered_names,
+    resumed_runs,
+)
 
 
 def job_origin(
@@ -115,6 +120,6 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
         facts=facts,
         left_out=tuple(each for each in origin.left_out if not each.pending),
         began_with="" if resumed.began_with is None else resumed.began_with.path,
-        claimed=resumed.began_with is not None and resumed.began_with.options.claim_mode == "claim",
+        claimed=resumed.began_with is not None and may_be_settled(registry, resumed.began_with),
         taken=tuple(sorted(resumed.taken, key=str)),
     )

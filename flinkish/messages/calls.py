@@ -107,7 +107,7 @@ class JobOrigin:
         The savepoint that the job was restored from, if the job ended before all queries of that
         savepoint had been started; else empty.
     claimed
-        Whether the job was to delete ``began_with`` once it no longer needed it.
+        Whether the job may have deleted ``began_with`` because it no longer needed it.
     taken
         The names of the queries of ``began_with`` that are no longer needed; None stands for the
         query of a plain checkpoint.

@@ -161,6 +161,16 @@ def _recorded_names(
     return frozenset(query.name for query in record.queries)
 
 
+def may_be_settled(registry: Registry, began_with: RestoreSpec) -> bool:
+    """Return whether the claim of a run may have deleted the savepoint of ``began_with``.
+
+    If the registry knows the queries of the savepoint, one of them has no owner, and what deleted
+    the savepoint was not the claim.
+    """
+    saved = registry.savepoints(include_disposed=True)
+    return began_with.options.claim_mode == "claim" and not offered_names(began_with, {}, saved)
+
+
 def offered_names(
     spec: RestoreSpec,
     runs: Mapping[str, Sequence[QueryStatus]],

@@ -373,6 +373,8 @@ def recorded(registry: Registry, path: str, *names: str) -> None:
         (("q", "second"), JobState.FINISHED, {}, ""),
         (("q",), JobState.FAILED, {}, ""),
         ((), JobState.FAILED, {}, "/sp"),  # nobody knows what it has
+        (("q", "second"), JobState.FAILED, {"claim_mode": "claim"}, "/sp"),
+        ((), JobState.FAILED, {"claim_mode": "claim"}, "/sp"),
     ],
 )
 def test_a_killed_run_that_had_begun_with_a_savepoint(
@@ -380,7 +382,7 @@ def test_a_killed_run_that_had_begun_with_a_savepoint(
     tmp_path: Path,
     names: tuple[str, ...],
     state: JobState,
-    more: dict[str, bool],
+    more: dict[str, Any],
     began_with: str,
 ) -> None:
     cli.ok("list")
@@ -389,11 +391,12 @@ def test_a_killed_run_that_had_begun_with_a_savepoint(
             (tmp_path / "moved").symlink_to("/sp")
             recorded(registry, str(tmp_path / "moved"), *names)
         jobs = Jobs(registry, tmp_path)
-        spec = RestoreSpec("/sp", RestoreOptions(**more))  # type: ignore[arg-type]
+        spec = RestoreSpec("/sp", RestoreOptions(**more))
         ran = jobs.ran("a", "cron", 4, restore=spec, plan=took("q"), state=state)
         for job_id in (ran, jobs.after("b", ran)):
             origin = resumed_origin(registry, registry.job(job_id))
-            assert (origin.began_with, origin.claimed) == (began_with, False)
+            assert origin.began_with == began_with
+            assert origin.claimed == (bool(more.get("claim_mode")) and not names)
             assert not began_with or origin.taken == ("q",)
             protected = savepoints_in_use(registry).protected
             assert list(protected) == [began_with] * bool(began_with and names)
@@ -452,7 +455,9 @@ GONE, DAMAGED = SavepointNotFound("/sp is gone"), Corrupt("/sp is damaged")
         (("q", "second"), {}, GONE, True),
         (("q", "second"), {}, DAMAGED, True),
         (("q",), {}, DAMAGED, False),
-        (("q", "second"), {"claim_mode": "claim"}, GONE, False),
+        (("q", "second"), {"claim_mode": "claim"}, GONE, True),
+        (("q",), {"claim_mode": "claim"}, GONE, False),
+        ((), {"claim_mode": "claim"}, GONE, False),
         (("q", "second"), {"claim_mode": "claim"}, DAMAGED, True),
         (("q", "second"), {"allow_non_restored": True}, GONE, True),
         (("q", "third"), {"allow_non_restored": True}, GONE, False),

@@ -44,7 +44,12 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
-from flinkish.registry.resumed_runs import ever_ran, offered_names, resumed_runs
+from flinkish.registry.resumed_runs import (
+    ever_ran,
+    may_be_settled,
+    offered_names,
+    resumed_runs,
+)
 from flinkish.restore.materialize.new_checkpoint import remove_unused
 from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.document import compare_with_expected
@@ -396,8 +401,8 @@ def lost_origin(
 ) -> LostOrigin | None:
     """Return the lost origin of a job if queries that it had not started may need it, else None.
 
-    Queries that it had started continue in their own checkpoints, and do not need it. A claimed
-    savepoint is deleted only when all of it has an owner.
+    Queries that it had started continue in their own checkpoints, and do not need it. The job's
+    claim deletes a savepoint only when all of it has an owner.
 
     Parameters
     ----------
@@ -419,14 +424,18 @@ def lost_origin(
         error.hint = f"{error.hint}; {other}" if error.hint else other
         raise error
     log(f"what the job began with cannot be read any more: {error.message}")
-    if spec.options.claim_mode == "claim" and isinstance(error, SavepointNotFound):
-        return None
     resumed = resumed_runs(registry, job)
     earlier = {query.name for run in resumed.runs[1:] for query in run.queries}
-    if resumed.began_with is None and not earlier:
+    began_with = resumed.began_with
+    if began_with is None and not earlier:
+        return None
+    if (
+        began_with is not None
+        and isinstance(error, SavepointNotFound)
+        and may_be_settled(registry, began_with)
+    ):
         return None
     names = None
-    began_with = resumed.began_with
     if spec.options.allow_non_restored:
         saved = registry.savepoints(include_disposed=True)
         offered = offered_names(began_with, {}, saved) if began_with is not None else ()

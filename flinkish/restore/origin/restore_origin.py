@@ -248,7 +248,7 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreOrigin:
     Queries that the job had not started yet come from the savepoint with which it was restored.
 
     ``drops`` says whether these queries are dropped if that savepoint is gone (``-n``); otherwise
-    SavepointNotFound is raised, unless the job had claimed the savepoint. Raises NoCommittedBatch
+    SavepointNotFound is raised, unless the job's claim may have deleted it. Raises NoCommittedBatch
     if a query has no committed batch, FilesVanished if Spark trims a checkpoint faster than it can
     be read, and Corrupt, UnsupportedFormat, NotSavepointable or StorageError if a checkpoint or the
     savepoint cannot be read.
@@ -272,7 +272,7 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreOrigin:
         return origin
     saved = _began_with(job, drops=drops)
     if saved is None:
-        return replace(origin, complete=origin.complete and job.claimed)
+        return replace(origin, complete=False)
     taken = {*job.taken, *origin.by_key}
     rest = {key: offer for key, offer in saved.by_key.items() if key not in taken}
     left_out = tuple(each for each in saved.left_out if each.query not in job.taken)
@@ -289,7 +289,7 @@ def _began_with(job: JobOrigin, *, drops: bool) -> RestoreOrigin | None:
     try:
         return open_path(job.began_with)
     except SavepointNotFound as gone:
-        if drops or job.claimed:  # a claimed one is deleted when all its queries were started
+        if drops or job.claimed:
             return None
         raise SavepointNotFound(
             f"as far as is known, job {job.job_id} ended before it had started all "
