@@ -346,15 +346,17 @@ def _known_of(context: Context, path: str) -> tuple[str | None, list[str]]:
     """
     from flinkish.registry.in_use import savepoints_in_use
     from flinkish.savepoint.directory.places import place_keys, savepoint_meant
+    from flinkish.savepoint.manage.candidates import why_needed
 
-    keys = place_keys(savepoint_meant(path))
+    meant = savepoint_meant(path)
+    keys = place_keys(meant)
     try:
         in_use = savepoints_in_use(context.registry)
     except RegistryError as error:
         context.reporter.warning(f"cannot tell whether a job still needs {path}: {error.message}")
         return None, []
-    reasons = (why for p, why in in_use.protected.items() if not keys.isdisjoint(place_keys(p)))
-    return next(reasons, None), [p for p in in_use.recorded if not keys.isdisjoint(place_keys(p))]
+    recorded = [p for p in in_use.recorded if not keys.isdisjoint(place_keys(p))]
+    return why_needed(meant, in_use.protected), recorded
 
 
 @contextmanager

@@ -44,10 +44,10 @@ class InUse:
     recorded: tuple[str, ...]
 
 
-def savepoints_in_use(registry: Registry) -> InUse:
+def savepoints_in_use(registry: Registry, *, but_for: str | None = None) -> InUse:
     """Return the savepoints in use, after recording the end of jobs that count as lost.
 
-    Raises RegistryError.
+    ``but_for`` is the id of a running job whose own needs do not count. Raises RegistryError.
     """
     active = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
     jobs = [job for job in active if not job.state.is_final]
@@ -63,7 +63,7 @@ def savepoints_in_use(registry: Registry) -> InUse:
     # not be in this registry.
     own = [savepoint for savepoint in savepoints if savepoint.request_id is not None]
     return InUse(
-        dict(_protected(registry, jobs, all_jobs, savepoints)),
+        dict(_protected(registry, jobs, all_jobs, savepoints, but_for)),
         frozenset(job.job_id for job in jobs),
         writing,
         frozenset([job.job_id for job in all_jobs] + [each.job_id for each in own]),
@@ -77,6 +77,7 @@ def _protected(
     active: Sequence[JobRecord],
     all_jobs: Sequence[JobRecord],
     savepoints: Sequence[SavepointSummary],
+    but_for: str | None,
 ) -> Iterator[tuple[str, str]]:
     """Yield the savepoints that must stay, with the reasons."""
     for upgrade in registry.unfinished_upgrades():
@@ -93,7 +94,8 @@ def _protected(
                 spec.path,
                 f"job {job.name} ({job.job_id[:6]}) ended before it had started from it",
             )
-    for job in (*resumable, *held, *active):
+    needing = [job for job in active if job.job_id != but_for]
+    for job in (*resumable, *held, *needing):
         began_with = resumed_runs(registry, job).began_with
         if began_with is not None and one_place(began_with.path) in recorded:
             yield (
@@ -101,7 +103,7 @@ def _protected(
                 f"job {job.name} ({job.job_id[:6]}) resumes from it and has not started all of its "
                 "queries yet",
             )
-    for job in active:
+    for job in needing:
         spec = job.launch.restore
         if spec is not None and not spec.is_awaited and not outlived(queries.get(job.job_id, ())):
             yield (

@@ -19,11 +19,11 @@ from flinkish.driver.restore import restorer as restoring
 from flinkish.driver.runtime.quiesce import stop_hard
 from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Corrupt, RegistryError
-from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, RequestKind
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from tests.driver.test_gate import rate, rate_key
 from tests.support.checkpoints.saved import save
@@ -134,6 +134,27 @@ def test_what_was_opened_is_deleted_wherever_its_link_leads_by_then(
     assert [each.path for each in registry.savepoints()] == [other]
 
 
+@pytest.mark.parametrize("needs", ["restored", "own", "none"])
+def test_a_claimed_savepoint_that_another_job_needs_stays(
+    registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str], needs: str
+) -> None:
+    path = save(tmp_path, "hdfs-agg")
+    spec = RestoreSpec(path, RestoreOptions(claim_mode="claim"))
+    if needs != "none":
+        job_id = ("a" if needs == "own" else "b") * 32
+        launch = Launch("/a.py", restore=spec)
+        job = JobRecord(job_id, "counts", JobState.RUNNING, registry.now(), launch)
+        registry.add_job(job)
+    restoring.Restorer(registry, "a" * 32, spec, Planning({}))._give_up_claimed()
+    said = capsys.readouterr().err
+    if needs == "restored":
+        whole(path)
+        assert "job counts (bbbbbb) was restored from it and has no commit of its own" in said
+    else:
+        assert not Path(path).exists()
+        assert "deleted" in said
+
+
 def test_a_claimed_savepoint_that_is_deleted_is_not_said_to_be_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +164,9 @@ def test_a_claimed_savepoint_that_is_deleted_is_not_said_to_be_there(
     restorer: Any = object.__new__(restoring.Restorer)
     restorer._offers = SimpleNamespace(path="/sp/savepoint-1")
     restorer._registry = SimpleNamespace(savepoints=refuse)
+    restorer._job_id = "a" * 32
+    unneeded = SimpleNamespace(protected={})
+    monkeypatch.setattr(restoring, "savepoints_in_use", lambda *_, **__: unneeded)
     monkeypatch.setattr(restoring, "dispose", lambda _: SimpleNamespace(kept=0))
     restorer._give_up_claimed()
     said = capsys.readouterr().err

@@ -42,6 +42,7 @@ from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.requests import LeftOut
+from flinkish.registry.in_use import savepoints_in_use
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.resumed_runs import (
@@ -64,6 +65,7 @@ from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.savepoint.directory.dispose import dispose
+from flinkish.savepoint.manage.candidates import why_needed
 from flinkish.storage import same_place
 
 
@@ -370,10 +372,15 @@ class Restorer:
     def _give_up_claimed(self) -> None:
         path = self._offers.path  # a link that was named may lead to another savepoint by now
         try:
+            in_use = savepoints_in_use(self._registry, but_for=self._job_id)
+            why = why_needed(path, in_use.protected)
+            if why is not None:
+                log(f"claimed savepoint {path} is not deleted, because it is still needed: {why}")
+                return
             disposed = dispose(path)
         except FlinkishError as error:
             log(
-                f"claimed savepoint {path} is no longer needed, but could not be deleted: "
+                f"the job no longer needs claimed savepoint {path}, but it could not be deleted: "
                 f"{error.message}"
             )
             return

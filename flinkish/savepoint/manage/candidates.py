@@ -96,6 +96,12 @@ def _by_place(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {key: value for location, value in pairs for key in place_keys(location)}
 
 
+def why_needed(path: str, protected: Mapping[str, str]) -> str | None:
+    """Return why a savepoint must stay, None if it need not; see :attr:`Known.protected`."""
+    keys = place_keys(path)
+    return next((why for p, why in protected.items() if not keys.isdisjoint(place_keys(p))), None)
+
+
 def _needs(
     catalog: Catalog, places: Mapping[str, Collection[str]], known: Known
 ) -> Mapping[str, list[str]]:
