@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flinkish.messages.requests import TRIGGER_OFFLINE
-from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
+from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry, job_prefix
 from flinkish.savepoint.directory.places import place_keys
 from flinkish.savepoint.format.contents import Header
 from flinkish.savepoint.manage.generations import Candidate, by_clock, is_newest
@@ -25,10 +25,11 @@ from flinkish.savepoint.manage.generations import Candidate, by_clock, is_newest
 class Known:
     """What a registry knows about the savepoints of a directory.
 
-    ``protected`` maps paths of savepoints that must stay to the reason. ``running`` are ids of
-    running jobs; the newest savepoint of each stays. ``jobs`` are the ids of all jobs of the
-    registry; with None (the registry was not asked) every job counts as known. ``taken_here`` are
-    the locations of the savepoints that jobs of the registry have taken.
+    ``protected`` maps paths of savepoints that must stay to the reason; one of flinkish's random
+    names stays wherever it is. ``running`` are ids of running jobs; the newest savepoint of each
+    stays. ``jobs`` are the ids of all jobs of the registry; with None (the registry was not asked)
+    every job counts as known. ``taken_here`` are the locations of the savepoints that jobs of the
+    registry have taken.
     """
 
     protected: Mapping[str, str]
@@ -59,7 +60,7 @@ def generations(
     """
     entries = catalog.own
     places = {entry.path: place_keys(entry.path) for entry in entries}
-    taken_here = _by_place((path, path) for path in known.taken_here)
+    taken_here = {key for path in known.taken_here for key in place_keys(path)}
     needed = _needs(catalog, places, known)
     keys = _job_keys(entries, places, known)
     scope = _scope(entries, keys, known, jobs)
@@ -91,25 +92,28 @@ def _has_all_queries(header: Header) -> bool:
     return header.job.complete and not pending and header.trigger != TRIGGER_OFFLINE
 
 
-def _by_place(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the values by the place keys of their locations."""
-    return {key: value for location, value in pairs for key in place_keys(location)}
-
-
 def why_needed(path: str, protected: Mapping[str, str]) -> str | None:
     """Return why a savepoint must stay, None if it need not; see :attr:`Known.protected`."""
-    keys = place_keys(path)
-    return next((why for p, why in protected.items() if not keys.isdisjoint(place_keys(p))), None)
+    keys = _need_keys(path)
+    return next((why for p, why in protected.items() if not keys.isdisjoint(_need_keys(p))), None)
 
 
-def _needs(
-    catalog: Catalog, places: Mapping[str, Collection[str]], known: Known
-) -> Mapping[str, list[str]]:
+def _need_keys(path: str) -> frozenset[str]:
+    """Return the place keys of a savepoint and, if its name is a random one of flinkish, its name.
+
+    A link that has led to it may lead elsewhere by now, and two mounts, or two URLs of one HDFS,
+    have no key in common. A copy has the same name, and stays as well.
+    """
+    name = path.rstrip("/").rpartition("/")[2]
+    return place_keys(path) | ({name} if job_prefix(name) else set())
+
+
+def _needs(catalog: Catalog, paths: Iterable[str], known: Known) -> Mapping[str, list[str]]:
     """Return why savepoints are needed, by their paths."""
-    protected = _by_place(known.protected.items())
+    protected = {key: why for path, why in known.protected.items() for key in _need_keys(path)}
     reasons: dict[str, list[str]] = {}
-    for path, keys in places.items():
-        why = [protected[key] for key in keys if key in protected][:1]
+    for path in paths:
+        why = [protected[key] for key in _need_keys(path) if key in protected][:1]
         why += [f"the link '{name}' leads to it" for name in catalog.links.get(path, ())]
         reasons[path] = why
     return reasons

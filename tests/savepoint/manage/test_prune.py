@@ -24,6 +24,7 @@ from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.manage import prune as prune_module
+from flinkish.savepoint.manage.candidates import why_needed
 from flinkish.savepoint.manage.prune import collect_garbage, judge_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -73,13 +74,25 @@ def test_a_dry_run_counts_what_goes_with_the_user_before(place: str, names: bool
     assert any(o.gone for o in planned.savepoints) is names
 
 
-def test_protected_ones_stay_by_any_name_of_the_place(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("above", ["link", "/turned", "hdfs://nn1:8020/sp", "viewfs://c/sp"])
+def test_protected_ones_stay_by_any_name_of_the_place(
+    place: str, tmp_path: Path, above: str
+) -> None:
+    """A link may lead elsewhere by now, and two mounts or URLs need not look like one place."""
     old, new = make_savepoint(place, 1), make_savepoint(place, 2)
     (tmp_path / "link").symlink_to(place)
-    named = f"{tmp_path}/link/{os.path.basename(old)}"
+    named = f"{tmp_path / above if above == 'link' else above}/{os.path.basename(old)}"
+    assert why_needed(old, {named: "job X needs it"}) == "job X needs it"
     done = prune(place, LAST, {named: "job X needs it"})
     assert done.savepoints[1].reasons == ("job X needs it",)
     assert left(place) == {old, new}
+
+
+def test_a_name_that_is_not_flinkish_s_does_not_protect(place: str) -> None:
+    new = make_savepoint(place, 2)
+    os.rename(make_savepoint(place, 1), f"{place}/before")
+    prune(place, LAST, {"/elsewhere/before": "job X needs it"})
+    assert left(place) == {new}
 
 
 def test_a_restored_job_goes_on_and_the_newest_of_a_running_one_stays(place: str) -> None:
