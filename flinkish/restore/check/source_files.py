@@ -147,7 +147,7 @@ def named_files(
         for name, content in chosen.written.items():
             yield from source_logs.read_files(content, name)
     except FileNotFoundError as error:
-        raise missing_file(origin.at(f"{prefix}{error.filename}")) from error
+        raise missing_file(origin, f"{prefix}{error.filename}") from error
     except ValueError as error:
         raise damaged(origin, prefix, error) from error
 

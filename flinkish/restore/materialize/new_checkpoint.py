@@ -82,11 +82,12 @@ def make_checkpoint(recipe: Recipe, target: str, *, location: str | None = None)
     checkpoint's metadata has absolute locations.
 
     Raises StorageError if the target is taken or cannot be written, Corrupt if a file of an origin
-    is missing or damaged, UnsupportedFormat if a recorded digest has an unknown form, and
-    Incompatible in six cases: the origins' state settings or versions of offset logs differ,
-    sources cannot keep their numbers in an offset log of version 2, sources that become one have
-    read different input, state cannot be raised to another version, empty state is needed for a
-    state store or codec that is not Spark's, or it was planned with another number of partitions.
+    is missing or damaged, SavepointNotFound if its savepoint was removed meanwhile,
+    UnsupportedFormat if a recorded digest has an unknown form, and Incompatible in six cases: the
+    origins' state settings or versions of offset logs differ, sources cannot keep their numbers in
+    an offset log of version 2, sources that become one have read different input, state cannot be
+    raised to another version, empty state is needed for a state store or codec that is not Spark's,
+    or it was planned with another number of partitions.
     """
     built = storage.locate(target)
     final = built if location is None else storage.locate(location)
@@ -248,7 +249,7 @@ def _put(file: _File, path: str) -> None:
     try:
         placed = storage.place(origin.at(file.old), path)
     except FileNotFoundError as error:
-        raise missing_file(origin.at(file.old)) from error
+        raise missing_file(origin, file.old) from error
     if recorded is not None and placed.size != recorded.size:
         reason = f"has {placed.size} bytes instead of {recorded.size}"
         raise not_as_recorded(origin, file.old, reason)
@@ -301,7 +302,7 @@ def _moved_state(
     """Yield the state files of one operator under its new ordinal; only a shift needs ``pins``."""
     moved = state_files.move_state(state_files.of_operator(origin.files, old), new, shift)
     if not moved.moves:
-        raise missing_file(origin.at(f"{STATE}/{old}"))
+        raise missing_file(origin, f"{STATE}/{old}")
     metadata = partial(with_operator, root=_for_spark(final), ordinal=new, kind=kind)
     rewritten = {
         path: content

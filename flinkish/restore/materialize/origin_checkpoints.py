@@ -43,6 +43,7 @@ from flinkish.restore.materialize import source_logs, state_files
 from flinkish.restore.materialize.source_logs import SourceFiles
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint
 from flinkish.savepoint.format import digests
+from flinkish.savepoint.format.reader import refuse_removed
 
 _T = TypeVar("_T")
 
@@ -91,14 +92,13 @@ def read_file(origin: OriginCheckpoint, path: str) -> bytes:
     """Return the content of a file of the origin, after a comparison with its record, if any.
 
     The paths in logs of file sources are mapped (:attr:`.OriginCheckpoint.paths`). Raises Corrupt
-    if the file is missing, not the recorded one, or a damaged log whose paths are to be mapped, and
-    UnsupportedFormat if its digest has an unknown form.
+    if the file is missing, not the recorded one, or a damaged log whose paths are to be mapped,
+    UnsupportedFormat if its digest has an unknown form, and what :func:`missing_file` raises.
     """
-    location = origin.at(path)
     try:
-        data = storage.read_bytes(location)
+        data = storage.read_bytes(origin.at(path))
     except FileNotFoundError as error:
-        raise missing_file(location) from error
+        raise missing_file(origin, path) from error
     check_digest(origin, path, io.BytesIO(data))
     if origin.paths and path.startswith(f"{SOURCES}/") and is_file_source_log(data):
         change = partial(source_logs.with_other_files, other=origin.paths.url)
@@ -131,8 +131,11 @@ def not_as_recorded(origin: OriginCheckpoint, path: str, reason: str) -> Corrupt
     )
 
 
-def missing_file(location: str) -> Corrupt:
-    """Return the error for a missing file."""
+def missing_file(origin: OriginCheckpoint, path: str) -> Corrupt:
+    """Return the error for a missing file; raise SavepointNotFound if its savepoint was removed."""
+    if origin.recorded.names(""):
+        refuse_removed(storage.parent(storage.locate(origin.root)))
+    location = origin.at(path)
     return Corrupt(
         f"{location} is missing",
         hint="use another savepoint, or copy the file back",
@@ -193,7 +196,7 @@ def source_files(origin: OriginCheckpoint, directory: str, position: str) -> Sou
             names, position, lambda name: read_file(origin, directory + name)
         )
     except FileNotFoundError as error:
-        raise missing_file(origin.at(f"{directory}{error.filename}")) from error
+        raise missing_file(origin, f"{directory}{error.filename}") from error
     except ValueError as error:
         raise damaged(origin, directory, error) from error
 

@@ -139,7 +139,7 @@ def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
     bad = find_bad_files(savepoint, level)
     first = next(bad, None)
     if first is not None:
-        refuse_removed(savepoint)
+        refuse_removed(savepoint.path)
         more = sum(1 for _ in bad)
         others = "" if not more else f", and {more} more of {savepoint.files} files are bad"
         raise Corrupt(
@@ -150,10 +150,10 @@ def check_files(savepoint: OpenSavepoint, level: str = LOGS) -> None:
         )
 
 
-def refuse_removed(savepoint: OpenSavepoint) -> None:
-    """Raise SavepointNotFound if a savepoint was removed since it was opened."""
-    if not storage.exists(storage.join(savepoint.path, FILE_NAME)):
-        raise SavepointNotFound(f"{savepoint.path} was removed meanwhile", path=savepoint.path)
+def refuse_removed(path: str) -> None:
+    """Raise SavepointNotFound if the savepoint of a directory was removed since it was opened."""
+    if not storage.exists(storage.join(path, FILE_NAME)):
+        raise SavepointNotFound(f"{path} was removed meanwhile", path=path)
 
 
 @dataclass(frozen=True)

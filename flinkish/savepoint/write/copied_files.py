@@ -252,7 +252,7 @@ class Copier:
 
     def _sent(self, record: FileRecord, location: str, outcome: TransferOutcome) -> bool:
         if outcome.lost is not None:
-            refuse_removed(self._source)
+            refuse_removed(self._source.path)
             raise _damaged(self._source, location, "is missing")
         if not _fits(record, outcome):
             storage.remove_file(self._directory, self._path(record))

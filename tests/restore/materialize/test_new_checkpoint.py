@@ -16,10 +16,10 @@ from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.names import is_state_data
 from flinkish.checkpoint.wholeness import read_whole_cut
-from flinkish.errors import Corrupt, Incompatible, StorageError
+from flinkish.errors import Corrupt, Incompatible, SavepointNotFound, StorageError
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
 from flinkish.restore.materialize.state_files import empty_archive, empty_snapshot
-from flinkish.restore.origin.restore_origin import origin_of
+from flinkish.restore.origin.restore_origin import open_path, origin_of
 from flinkish.restore.recipe import (
     EmptyState,
     OriginCheckpoint,
@@ -29,6 +29,7 @@ from flinkish.restore.recipe import (
 from flinkish.savepoint.format.digests import SHA256, FileTable, compute
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
 from tests.support.checkpoints.recorded import NAMES, unpack
+from tests.support.checkpoints.saved import save
 from tests.support.restore.recipes import content, header, make, rewrite, state_of
 
 # A checkpoint as it is.
@@ -215,6 +216,23 @@ def test_a_missing_file_leaves_nothing(tmp_path: Path, states: Any) -> None:
             make(tmp_path / "new", cut, states=states)
         assert sorted(os.listdir(tmp_path)) == ["c"]
         (likeness.root / lost).write_bytes(kept)
+
+
+@pytest.mark.parametrize("prefix", ["metadata", "commits/", "state/0/0/"])
+def test_a_savepoint_that_is_removed_meanwhile_is_not_called_damaged(
+    tmp_path: Path, prefix: str
+) -> None:
+    path = save(tmp_path, "hdfs-agg")
+    (offer,) = open_path(path).by_key.values()
+    lost = next(file for file in offer.origin.files if file.startswith(prefix))
+    os.remove(offer.origin.at(lost))
+    recipe = Recipe((offer.origin,))
+    with pytest.raises(Corrupt, match=f"{lost} is missing"):
+        make_checkpoint(recipe, str(tmp_path / "new"))
+    os.remove(f"{path}/_metadata")
+    with pytest.raises(SavepointNotFound, match=f"{path} was removed meanwhile"):
+        make_checkpoint(recipe, str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
 
 
 def test_damaged_files_leave_nothing(tmp_path: Path) -> None:
