@@ -17,7 +17,12 @@ from flinkish.connectors.sources import QueryKey, SavedSource, within
 from flinkish.errors import Incompatible
 from flinkish.messages.plan import StateVerdict
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.origin.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
+from flinkish.restore.origin.restore_inputs import (
+    NewOperator,
+    NewQuery,
+    SavedOperator,
+    SavedQueryFacts,
+)
 from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
 from flinkish.restore.plan.operator_matching import match_operators
 from flinkish.restore.plan.source_matching import SourceMatches, check_inputs, match_sources
@@ -73,6 +78,20 @@ class QueryPlan:
         return {plan.operator.node.ordinal for plan in self.operators} == saved and all(
             plan.verdict is StateVerdict.AS_IS and not plan.new_schema for plan in self.operators
         )
+
+    def other_givers(
+        self, saved: Sequence[SavedQueryFacts]
+    ) -> list[tuple[SavedQueryFacts, list[NewOperator]]]:
+        """Return the saved queries besides the base that give something, with their takers."""
+        takers: dict[QueryKey, list[NewOperator]] = {
+            position.query: [] for position in self.positions or () if position is not None
+        }
+        for each in self.operators or ():
+            if each.taken is not None:
+                takers.setdefault(each.taken.query, []).append(each.operator)
+        if self.base is not None:
+            takers.pop(self.base.key, None)
+        return [(query, takers[query.key]) for query in saved if query.key in takers]
 
 
 def plan_query(

@@ -6,7 +6,8 @@ Versions": the state must not be in a mode that cannot be migrated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
@@ -14,7 +15,7 @@ from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
 from flinkish.connectors.source_plan import SourcePlan
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.materialize.new_logs import combined_watermark
-from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
+from flinkish.restore.origin.restore_inputs import NewOperator, NewQuery, SavedQueryFacts
 from flinkish.restore.plan.deduplications import utc_text
 
 #: Spark's switch for its own comparison of state schemas.
@@ -23,38 +24,20 @@ _DRAINED = "drained"
 _AGGREGATIONS = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
 
 
-def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Check]:
+def preconditions(
+    new: NewQuery,
+    saved: SavedQueryFacts | None,
+    others: Iterable[tuple[SavedQueryFacts, Sequence[NewOperator]]] = (),
+) -> Iterator[Check]:
     """Yield the checks that found something for one query.
 
-    ``saved`` is the saved query that it continues, None if it starts empty.
+    ``saved`` is the saved query that it continues, None if it starts empty. ``others`` are other
+    saved queries that give it state or positions, with the operators that take the state.
     """
     if saved is not None:
-        mode = _saved_mode(saved.sink)
-        if mode is not None:
-            yield Check(
-                "state-mode",
-                RestoreOutcome.REFUSED,
-                f"{saved.describe()} was saved while {mode}: its state and offsets do not "
-                "belong to one batch",
-                "switch that off, let the job run a batch, and take another savepoint",
-            )
-        if _is_memory(saved.sink.get("format")) and _output_mode_of(saved) != "complete":
-            yield Check(
-                "state-mode",
-                RestoreOutcome.REFUSED,
-                f"{saved.describe()} wrote to the memory sink, which Spark restarts from a "
-                "checkpoint only in complete mode",
-                "use another sink, let the job run a batch, and take another savepoint",
-            )
-        yield from _output_mode(new, saved)
-        if (saved.watermark_ms or 0) >= MAX_WATERMARK_MS:
-            yield Check(
-                _DRAINED,
-                RestoreOutcome.WARNING,
-                f"{saved.describe()} was drained: its watermark is at the maximum, so "
-                "every row with an event time is late",
-                "to process more data, start without this savepoint",
-            )
+        yield from _saved_preconditions(new, saved)
+    for other, operators in others:
+        yield from _saved_preconditions(replace(new, operators=tuple(operators)), other)
     if new.sink.problem is not None:
         text, advice = new.sink.problem
         memory = _is_memory(new.sink.format) and saved is not None
@@ -85,12 +68,13 @@ def with_watermark(
     """Return the checks, with a warning for each source that is read again under a watermark.
 
     ``watermarks`` (ms) are those of the queries from which the new query's watermark is made.
-    Without any, the query begins without a watermark, and a check that ``base`` was drained is
-    left out.
+    Checks that a saved query was drained are left out if the new query's watermark is not at the
+    maximum.
     """
-    kept = [check for check in checks if watermarks or check.id != _DRAINED]
     policy = base.pins.get(PIN_WATERMARK_POLICY)
     watermark = combined_watermark([each for each in watermarks if each > 0], policy)
+    drained = watermark >= MAX_WATERMARK_MS
+    kept = [check for check in checks if drained or check.id != _DRAINED]
     if not 0 < watermark < MAX_WATERMARK_MS or new.operators == ():
         return tuple(kept)
     for row in rows:
@@ -103,6 +87,35 @@ def with_watermark(
             advice = "to process these rows too, start without the savepoint"
             kept.append(Check("late-rows", RestoreOutcome.WARNING, text, advice))
     return tuple(kept)
+
+
+def _saved_preconditions(new: NewQuery, saved: SavedQueryFacts) -> Iterator[Check]:
+    mode = _saved_mode(saved.sink)
+    if mode is not None:
+        yield Check(
+            "state-mode",
+            RestoreOutcome.REFUSED,
+            f"{saved.describe()} was saved while {mode}: its state and offsets do not "
+            "belong to one batch",
+            "switch that off, let the job run a batch, and take another savepoint",
+        )
+    if _is_memory(saved.sink.get("format")) and _output_mode_of(saved) != "complete":
+        yield Check(
+            "state-mode",
+            RestoreOutcome.REFUSED,
+            f"{saved.describe()} wrote to the memory sink, which Spark restarts from a "
+            "checkpoint only in complete mode",
+            "use another sink, let the job run a batch, and take another savepoint",
+        )
+    yield from _output_mode(new, saved)
+    if (saved.watermark_ms or 0) >= MAX_WATERMARK_MS:
+        yield Check(
+            _DRAINED,
+            RestoreOutcome.WARNING,
+            f"{saved.describe()} was drained: its watermark is at the maximum, so "
+            "every row with an event time is late",
+            "to process more data, start without this savepoint",
+        )
 
 
 def _saved_mode(sink: Mapping[str, Any]) -> str | None:

@@ -200,7 +200,7 @@ class RestorePlanner:
         # What `--set-offsets` has moved has no part in the planned batch.
         moved = {r.new.entry for r in rows if r.new is not None and (r.move or r.set_to)}
         checks = [
-            *preconditions(new, plan.base),
+            *preconditions(new, plan.base, plan.other_givers(self.offers.queries)),
             *self._environment.input_files(new, offer, plan, moved),
         ]
         checks += [check for row in rows for check in row.checks]

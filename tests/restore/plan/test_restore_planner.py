@@ -555,6 +555,30 @@ def test_rows_before_the_watermark_that_stays_are_late(
     assert all("stays at 1970-01-01 00:00:01" in c.text for c in about if c.id == "late-rows")
 
 
+@pytest.mark.parametrize(
+    ("base", "giver", "mode", "ids"),
+    [
+        (None, {"watermark_ms": MAX_WATERMARK_MS}, "append", ["drained"]),
+        (1_000, {"watermark_ms": MAX_WATERMARK_MS}, "append", []),  # the slower one counts
+        (MAX_WATERMARK_MS, {"watermark_ms": 1_000}, "append", []),
+        (None, {"sink": {"async_progress": True}}, "append", ["state-mode"]),
+        (None, {"sink": {"format": "memory"}}, "append", ["state-mode"]),
+        (1_000, {"sink": {"format": "csv"}, "watermark_ms": 1_000}, "complete", ["output-mode"]),
+    ],
+)
+def test_a_query_that_gives_state_to_another_is_checked_as_if_it_continued_alone(
+    base: int | None, giver: dict[str, Any], mode: str, ids: list[str]
+) -> None:
+    q = replace(saved_query(old("a")), sink={"output_mode": mode}, watermark_ms=base)
+    r = replace(saved_query(old("b", query="r", kind=AGG), key="r"), **giver)
+    program = starting(new("a"), new("b", 1, kind=AGG))
+    restore = planner_of(q, r).plan(replace(program, sink=NewSink(output_mode=mode)), {})
+    assert [check.id for check in restore.checks] == ids
+    assert isinstance(restore.refusal, Incompatible) is (
+        ids[:1] in (["state-mode"], ["output-mode"])
+    )
+
+
 def test_a_query_that_the_savepoint_does_not_have_is_judged_as_a_fresh_start() -> None:
     refusal = ConsentNeeded("its sink has batch 9", reasons=["sink-ahead"])
     planner = planner_of(saved_query(old("x")), facts=Facts(starts=refusal))
