@@ -27,6 +27,7 @@ from flinkish.errors import (
     ConsentNeeded,
     Corrupt,
     FlinkishError,
+    Incompatible,
     SavepointNotFound,
     Superseded,
     UsageError,
@@ -506,6 +507,11 @@ def test_a_restorer_names_the_queries_that_are_not_started(cli: Command, tmp_pat
         dropped = RestoreOptions(allow_non_restored=True)
         restorer = Restorer(registry, "a" * 32, RestoreSpec(path, dropped), Planning({}))
         assert len(restorer.not_started()) == 2, "the program may still start them"
+        approved = RestoreSpec(path, dropped, expected=RestorePlan(complete=True))
+        with pytest.raises(Incompatible, match="not the planned one: nothing in the program takes"):
+            Restorer(registry, "a" * 32, approved, Planning({})).check(more_to_come=False)
+        approved = replace(approved, expected=restorer.restore_plan())
+        restorer = Restorer(registry, "a" * 32, approved, Planning({}))
         assert restorer.check(more_to_come=False)
         assert restorer.not_started() == (), "dropped by consent"
 

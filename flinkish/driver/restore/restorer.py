@@ -30,6 +30,7 @@ from flinkish.driver.restore.query_restores import (
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
 from flinkish.errors import (
     FlinkishError,
+    Incompatible,
     RegistryError,
     SavepointNotFound,
     TableError,
@@ -308,6 +309,8 @@ class Restorer:
         UsageError
             An option names an operator or source that the program does not have
             (:func:`check_names`).
+        Incompatible
+            State is left over that the plan of ``run --plan`` restores.
         """
         left = self.non_restored()
         unknown = self._unknown_name(left if more_to_come else None)
@@ -324,6 +327,14 @@ class Restorer:
             raise error
         if more_to_come:
             return []
+        expected = self._spec.expected
+        if expected is not None and expected.complete and (lost := left.beyond(expected)):
+            raise Incompatible(
+                "the restore is not the planned one: nothing in the program takes "
+                f"{'; '.join(lost.lines())}",
+                hint="make a new plan with: flinkish check -o plan.json",
+                plan=encode_fields(self.restore_plan()),
+            )
         self._agreed = True
         dropped = [f"state dropped (-n): {line}" for line in left.lines()]
         for note in dropped:

@@ -51,6 +51,23 @@ class NonRestored:
         lines += [op.describe() for op in self.operators]
         return lines + [source.describe() for source in self.sources]
 
+    def beyond(self, plan: RestorePlan) -> NonRestored:
+        """Return the parts that a plan of all queries does not drop."""
+        dropped = StateVerdict.DROPPED.value
+        states = [row.origin for row in plan.operators if row.verdict == dropped]
+        ordinals = {(o.query, o.ordinal) for o in states if o is not None}
+        lines = [row.origin for row in plan.sources if row.verdict == dropped]
+        entries = {(o.query, o.entry) for o in lines if o is not None}
+        continued = {row.origin for row in plan.queries if row.from_batch is not None}
+        operators = [op for op in self._every if (op.query, op.state.ordinal) not in ordinals]
+        sources = [each for each in self._sources if (each.query, each.entry) not in entries]
+        kept = continued | {op.query for op in operators} | {each.query for each in sources}
+        return NonRestored(
+            tuple(query for query in self.queries if query.key in kept),
+            tuple(op for op in self.operators if op in operators),
+            tuple(each for each in self.sources if each in sources),
+        )
+
     def may_read(self, name: str) -> bool:
         """Return whether a source of this name, in a later query, may take one of the positions.
 
@@ -60,13 +77,11 @@ class NonRestored:
         if any(within(name, query.key) is not None for query in self.queries):
             return True
         unknown = any(query.sources is None for query in self.queries)
-        sources = [*self.sources, *(s for q in self.queries for s in q.sources or ())]
-        return unknown or any(s.signature is None or s.answers_to(name) for s in sources)
+        return unknown or any(s.signature is None or s.answers_to(name) for s in self._sources)
 
     def may_give(self, old: str) -> bool:
         """Return whether a later query may take what ``--uid-map`` calls by this name."""
-        sources = [*self.sources, *(s for q in self.queries for s in q.sources or ())]
-        return bool(named_operators(self._every, old) or named_sources(sources, old))
+        return bool(named_operators(self._every, old) or named_sources(self._sources, old))
 
     def may_be_of(self, name: str) -> bool:
         """Return whether a later query may have an operator of this name that takes saved state.
@@ -82,6 +97,10 @@ class NonRestored:
     @property
     def _every(self) -> list[SavedOperator]:
         return [*self.operators, *(op for query in self.queries for op in query.operators)]
+
+    @property
+    def _sources(self) -> list[SavedSource]:
+        return [*self.sources, *(s for query in self.queries for s in query.sources or ())]
 
     def error(self) -> NonRestoredState:
         """Return the refusal to continue without these parts."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from flinkish.messages.plan import RestoreOutcome
+from flinkish.messages.plan import QueryRow, RestoreOutcome
 from flinkish.messages.requests import LeftOut
+from flinkish.messages.restore_options import RestoreOptions
+from flinkish.restore.plan.document import restore_plan
 from flinkish.restore.plan.non_restored_state import LostOrigin, NonRestored, check_left_out
-from tests.support.restore.query_builders import old, saved_query
+from tests.support.restore.query_builders import old, saved_query, source
 
 PENDING = LeftOut("q", "it has committed no batch yet", pending=True)
 ENDED = LeftOut("q", "it ended before it committed a batch")
@@ -65,3 +69,28 @@ def test_the_refusal_speaks_of_one_part_or_of_several() -> None:
         "name the operator that takes each state with --uid-map OLD=NEW; or "
         "use -n (--allowNonRestoredState) to drop them on purpose"
     )
+
+
+STATELESS = saved_query(key="plain", sources=None)
+
+
+@pytest.mark.parametrize(
+    ("left", "dropped", "lost"),
+    [
+        (NonRestored((STATELESS,)), NonRestored(), "the position of query 'plain'"),
+        (NonRestored((saved_query(key="a", sources=None),)), NonRestored(), ""),
+        (NonRestored((saved_query(old("x")),)), NonRestored(), "uid 'x'"),
+        (NonRestored((saved_query(old("x")),)), NonRestored(operators=(old("x"),)), ""),
+        (NonRestored(operators=(old("x"), old("y", 1))), NonRestored((), (old("x"),)), "uid 'y'"),
+        (NonRestored(sources=(source("file[a]"),)), NonRestored(), "file[a]"),
+        (NonRestored(sources=(source("file[a]"),)), NonRestored((), (), (source("file[a]"),)), ""),
+    ],
+)
+def test_what_is_left_beyond_what_a_plan_drops(
+    left: NonRestored, dropped: NonRestored, lost: str
+) -> None:
+    plan = restore_plan([], dropped, RestoreOptions(allow_non_restored=True), frozenset())
+    plan = replace(plan, queries=(QueryRow("plain", origin="plain", from_batch=7),))
+    beyond = left.beyond(plan)
+    assert bool(beyond) is bool(lost)
+    assert lost in "; ".join(beyond.lines())
