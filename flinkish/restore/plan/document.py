@@ -169,11 +169,13 @@ def _is_higher(now: Sequence[float | None], then: Sequence[float | None]) -> boo
 def _decisions(plan: RestorePlan, query: str) -> dict[str, list[tuple[object, ...]]]:
     """Return what a plan decides for one query, without texts and without what is left behind."""
     dropped = StateVerdict.DROPPED.value
+    queries = [row for row in plan.queries if row.name == query]
+    pins = [row for row in plan.pins if row.query == query]
     return {
-        "queries": [
-            (row.name, row.verdict, row.origin, row.batch_id)
-            for row in plan.queries
-            if row.name == query
+        "queries": [(row.name, row.verdict, row.origin, row.batch_id) for row in queries],
+        "outputs": [
+            (each.get("format"), each.get("place") or each.get("table") or each.get("path"))
+            for each in (row.writes for row in queries)
         ],
         "operators": [
             (
@@ -197,11 +199,7 @@ def _decisions(plan: RestorePlan, query: str) -> dict[str, list[tuple[object, ..
         "sinks": [
             (row.verdict, row.reason, row.newest_batch) for row in plan.sinks if row.query == query
         ],
-        "pins": [
-            (row.name, row.verdict, row.pinned, row.asked)
-            for row in plan.pins
-            if row.query == query
-        ],
+        "pins": [(row.name, row.verdict, row.pinned, row.asked) for row in pins],
     }
 
 

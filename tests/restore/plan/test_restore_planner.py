@@ -775,6 +775,27 @@ def test_a_plan_that_has_changed_is_noticed() -> None:
     assert compare_with_expected(plan(new("a"), new("b", 1), new("c", 2)), shown, "q") is not None
 
 
+@pytest.mark.parametrize(
+    ("sink", "differs"),
+    [
+        (NewSink("parquet", "/out/a", place="/out/a"), False),
+        (NewSink("parquet", "file:/out/a", place="/out/a"), False),
+        (NewSink("parquet", "/out/b", place="/out/b"), True),
+        (NewSink("json", "/out/a", place="/out/a"), True),
+        (NewSink("kafka"), True),
+    ],
+)
+def test_another_output_than_the_planned_one_is_noticed(sink: NewSink, differs: bool) -> None:
+    def plan(sink: NewSink) -> RestorePlan:
+        planner = planner_of(saved_query(old("a")))
+        return planner.restore_plan_of(planner.plan(replace(starting(new("a")), sink=sink), {}))
+
+    shown = plan(NewSink("parquet", "/out/a", place="/out/a"))
+    error = compare_with_expected(plan(sink), shown, "q")
+    assert (error is not None) == differs
+    assert error is None or error.message.endswith("its outputs have changed")
+
+
 def test_a_plan_that_costs_more_than_the_one_seen_is_noticed() -> None:
     def plan(end: int = 100, run: int | None = None, where: str | None = None) -> RestorePlan:
         runs = () if run is None else (OtherRun("j1", JobState.CANCELED, run, run),)
