@@ -6,8 +6,8 @@ restored or a fork started, batch ids that another run has used are reused for o
 at the restore:
 
 * A query that keeps its id continues with the savepoint's shift, less what ``--sink-ahead rebase``
-  adds to its batch ids, so that a batch that is replayed with the same input has the number that it
-  had before.
+  or a merge with a query of later batches adds to its batch ids, so that a batch that is replayed
+  with the same input has the number that it had before.
 * Every other query gets a shift above all earlier ones: the milliseconds from 2020 to the restore,
   times :data:`_ROOM`. So the numbers of two runs do not overlap, even if the runs do not know of
   each other, and grow with each restore. They reach :data:`_LIMIT` in 2054.
@@ -49,7 +49,7 @@ class Replay:
     again
         Whether Spark runs the batch again with exactly the same input.
     rebase_to
-        The committed batch of the new checkpoint, if it is not the savepoint's.
+        The committed batch of the new checkpoint; None for the savepoint's.
     """
 
     planned: bool = False

@@ -300,7 +300,7 @@ class RestorePlanner:
         facts = (
             *(saved_shift(offer.query.sink), batch, identity),
             self._environment.other_runs(offer.query_id),
-            Replay(recipe.has_planned, recipe.repeats_planned(entries), recipe.rebase_to),
+            Replay(recipe.has_planned, recipe.repeats_planned(entries), recipe.batch_id),
         )
         checks = restore.checks
         if (new.sink.format or "").lower() == "foreachbatch":

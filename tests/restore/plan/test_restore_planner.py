@@ -918,6 +918,24 @@ def test_a_planned_batch_that_loses_the_part_of_a_source_gets_another_history_nu
     assert restore.history.kept is kept
 
 
+@pytest.mark.parametrize(("rebase_to", "batch"), [(None, 50), (40, 50), (60, 60)])
+def test_a_batch_that_is_replayed_in_a_merged_query_keeps_its_history_number(
+    rebase_to: int | None, batch: int
+) -> None:
+    q = saved_query(old("a"), sources=(source("file[/a]"),))
+    r = saved_query(old("b", query="r"), key="r", batch=50)
+    sink = SinkPlan("parquet", "/out", rebase_to, "rebase", "sink-ahead", "", rebase_to=rebase_to)
+    planner = planner_of(q, r, facts=Facts(sink_plan=sink))
+    offer = planner.offers.by_key["q"]
+    offer = replace(offer, origin=replace(offer.origin, files=("offsets/7", "offsets/8")))
+    planner.offers = replace(planner.offers, by_key={**planner.offers.by_key, "q": offer})
+    program = starting(new("a"), new("b", 1), sources=(reads("file[/a]", feeds=(0,)),))
+    restore = planner.plan(program, {})
+    assert restore.recipe is not None, restore.refusal
+    assert (restore.recipe.replays_planned, restore.recipe.batch_id) == (True, batch)
+    assert restore.history == HistoryPlan(7 - batch, True)
+
+
 @pytest.mark.parametrize(("sink", "batch"), [(None, None), (AHEAD, AHEAD.newest_batch)])
 def test_what_cannot_be_made_is_refused_before_a_consent_is_asked_for(
     sink: SinkPlan | None, batch: int | None
