@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.connectors.registry import sink_connector
 from flinkish.errors import JobNotFound, StorageError, Superseded, WrongState
 from flinkish.messages.calls import KnownRun, KnownWriter
-from flinkish.messages.plan import QueryRow
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import OperatorRow, SourceRow
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
@@ -203,28 +204,62 @@ def runs_under_other_ids(
     of_query = registry.find_query(query_id)
     names = {query.name for _, query in of_query}
     jobs = {job.job_id for job, _ in of_query}
-    saved = _takers(registry)
-    since: dict[str, tuple[int, int]] = {}
-    for job in registry.jobs():
-        spec = job.launch.restore
-        if spec is None or spec.options.fork:
-            continue
-        if (spec.job or saved.get(one_name(spec.path))) not in jobs:
-            continue
-        for query in registry.queries(job.job_id):
+    runs: dict[tuple[str, str], KnownRun] = {}
+    for job, spec, origin in _restores(registry):
+        for query in registry.queries(job.job_id) if origin in jobs else ():
             row = query.planned
             if row is None or row.from_batch is None or row.batch_id is None:
                 continue
-            if query.query_id != query_id and row.origin in names and _repeats_batches(row):
-                since.setdefault(query.query_id, (row.from_batch, row.batch_id))
-    runs = []
-    for other, (batch, first) in since.items():
-        for job, query in registry.find_query(other):
-            if job.job_id != but:
-                newest = max(query.batch_id or 0, _committed(query) or 0, first)
-                last = batch + newest - first
-                runs.append(KnownRun(job.job_id, job.state.value, last, since=batch))
-    return runs
+            if query.query_id == query_id:
+                continue
+            sink = sink_connector(row.writes.get("format"))
+            if not sink.repeats_batches or names.isdisjoint(_origins(query)):
+                continue
+            own = row.origin in names
+            batch = row.from_batch if own else _saved_batch(registry, spec, origin, query_id)
+            # A merged query may keep the id of another one, which other jobs ran before.
+            before = came_from(registry, job)
+            for run, status in registry.find_query(query.query_id):
+                if run.job_id != but and run.job_id not in before:
+                    newest = max(status.batch_id or 0, _committed(status) or 0, row.batch_id)
+                    last = batch + newest - row.batch_id
+                    repeats = KnownRun(run.job_id, run.state.value, last, since=batch)
+                    runs.setdefault((run.job_id, status.query_id), repeats)
+    return list(runs.values())
+
+
+def _restores(registry: Registry) -> Iterator[tuple[JobRecord, RestoreSpec, str]]:
+    """Yield each restored job that is no fork, with the job that it continues, if that is known."""
+    saved = _takers(registry)
+    for job in registry.jobs():
+        spec = job.launch.restore
+        if spec is not None and not spec.options.fork:
+            yield job, spec, spec.job or saved.get(one_name(spec.path), "")
+
+
+def _origins(query: QueryStatus) -> set[str | None]:
+    """Return the names of the saved queries that a restored query continues; empty for another."""
+    plan, begun = query.plan, query.planned
+    if plan is None or begun is None or begun.from_batch is None:
+        return set()
+    rows: list[OperatorRow | SourceRow] = [*plan.operators, *plan.sources]
+    taken = [row.origin for row in rows if row.query == query.name and row.verdict != "dropped"]
+    return {begun.origin} | {origin.query for origin in taken if origin is not None}
+
+
+def _saved_batch(registry: Registry, spec: RestoreSpec, job_id: str, query_id: str) -> int:
+    """Return the batch from which a restore continued a query of a job, as far as known."""
+    numbers = [
+        saved.batch_id
+        for each in registry.savepoints(include_disposed=True)
+        if spec.job is None and same_place(each.path, spec.path)
+        for saved in each.queries
+        if saved.query_id == query_id
+    ]
+    if not numbers:
+        queries = [each for each in registry.queries(job_id) if each.query_id == query_id]
+        numbers = [max(each.batch_id or 0, _committed(each) or 0) for each in queries]
+    return max(numbers, default=0)
 
 
 def read_elsewhere(
@@ -233,12 +268,15 @@ def read_elsewhere(
     """Return the newest batch of the runs that read a query's input under other ids; None if none.
 
     These are runs of queries that restores, but not forks, connect with this one, directly or not
-    (:func:`_related_ids`), as when one went back to an earlier batch of the other. They count if
+    (:func:`_related`), as when one went back to an earlier batch of the other. They count if
     they ran after ``since`` and committed a batch of their own. The job ``but`` does not count.
     """
     batches = []
-    for other in _related_ids(registry, query_id) - {query_id}:
+    ids, merged = _related(registry, query_id)
+    for other in {*ids, *merged} - {query_id}:
         for job, query in registry.find_query(other):
+            if other not in ids and job.job_id not in merged[other]:
+                continue
             has_run_since = job.end_time is None or job.end_time > since
             numbers = [n for n in (query.batch_id, _committed(query)) if n is not None]
             newest = max(numbers, default=None)
@@ -259,39 +297,43 @@ def saved_at(registry: Registry, path: str, job_id: str | None) -> float:
     return next((each.created for each in saved if same_place(each.path, path)), 0.0)
 
 
-def _related_ids(registry: Registry, query_id: str) -> set[str]:
-    """Return the ids of queries that chains of restores, other than forks, connect with a query."""
-    jobs = registry.jobs()
-    queries = registry.queries_of([job.job_id for job in jobs])
-    saved = _takers(registry)
+def _related(registry: Registry, query_id: str) -> tuple[set[str], dict[str, set[str]]]:
+    """Return the queries that chains of restores, other than forks, connect with a query.
+
+    These are the ids of queries that continue one another, and, by id, the jobs in which a query
+    also continues one of them: the same id may have had another input before.
+    """
+    queries = registry.queries_of([job.job_id for job in registry.jobs()])
     near: dict[str, set[str]] = {}
-    for job in jobs:
-        spec = job.launch.restore
-        if spec is None or spec.options.fork:
-            continue
-        before = queries.get(spec.job or saved.get(one_name(spec.path), ""), ())
+    edges: list[tuple[tuple[str, str], tuple[str, str]]] = []
+    for job, _, origin in _restores(registry):
         for query in queries.get(job.job_id, ()):
-            row = query.planned
-            for other in before:
-                if row is not None and row.from_batch is not None and row.origin == other.name:
-                    near.setdefault(query.query_id, set()).add(other.query_id)
-                    near.setdefault(other.query_id, set()).add(query.query_id)
+            names, row = _origins(query), query.planned
+            for other in queries.get(origin, ()):
+                if row is not None and other.name in names:
+                    edges.append(((origin, other.query_id), (job.job_id, query.query_id)))
+                    if row.origin == other.name:
+                        near.setdefault(query.query_id, set()).add(other.query_id)
+                        near.setdefault(other.query_id, set()).add(query.query_id)
     ids, left = {query_id}, [query_id]
     while left:
         added = near.get(left.pop(), set()) - ids
         ids |= added
         left += added
-    return ids
+    merged: dict[str, set[str]] = {}
+    takers = [taker for (_, other_id), taker in edges if other_id in ids]
+    while takers:
+        job_id, own_id = taker = takers.pop()
+        if job_id not in merged.setdefault(own_id, set()):
+            merged[own_id].add(job_id)
+            takers += [later for giver, later in edges if giver == taker]
+    return ids, merged
 
 
 def _takers(registry: Registry) -> dict[str, str]:
     """Return the job of each recorded savepoint, by the savepoint's place."""
     savepoints = registry.savepoints(include_disposed=True)
     return {one_name(each.path): each.job_id for each in savepoints}
-
-
-def _repeats_batches(row: QueryRow) -> bool:
-    return sink_connector(row.writes.get("format")).repeats_batches
 
 
 def _committed(query: QueryStatus) -> int | None:

@@ -9,12 +9,12 @@ import pytest
 
 from flinkish.client.dryrun import known_runs, restore_question
 from flinkish.connectors.sources import SavedSource
-from flinkish.launch.known_jobs import came_from
+from flinkish.launch.known_jobs import came_from, read_elsewhere
 from flinkish.messages.calls import KnownRun
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.plan import QueryRow, RestorePlan, SourceOrigin, SourceRow
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.requests import SavepointSummary
+from flinkish.messages.requests import SavedQuery, SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin
@@ -89,6 +89,51 @@ def test_a_job_that_went_back_under_another_query_id(cli: Command, tmp_path: Pat
         assert {
             run.job_id[0] for run in known_runs(registry, {"shared": "csv"}, None)["shared"]
         } == {*("a", "f")}
+
+
+@pytest.mark.parametrize(("name", "own_id"), [("q", "A"), ("merged", "M")])
+@pytest.mark.parametrize(("saved", "since"), [((SavedQuery("r", 3, "B"),), 3), ((), 5)])
+def test_a_merged_query_has_gone_on_from_each_of_those_that_it_continues(
+    cli: Command, name: str, own_id: str, saved: tuple[SavedQuery, ...], since: int
+) -> None:
+    """Job a ran q and r; b has merged them, and c has gone on from it; d continues q alone."""
+
+    def row(origin: str, entry: int) -> SourceRow:
+        return SourceRow(name, entry=entry, origin=SourceOrigin(origin, entry))
+
+    writes = {"format": "kafka"}
+    begun = QueryRow(name, origin="q", from_batch=20, batch_id=20, writes=writes)
+    merged = RestorePlan(queries=(begun,), sources=(row("q", 0), row("r", 1)))
+    again = RestorePlan(queries=(replace(begun, origin=name, from_batch=60, batch_id=60),))
+    alone = RestorePlan(queries=(replace(begun, name="q"),))
+    runs = (
+        ("a", None, (("q", "A", 20, None), ("r", "B", 5, None)), 2.0),
+        ("b", RestoreSpec("/sp"), ((name, own_id, 60, merged),), None),
+        ("c", RestoreSpec("/c", job="b" * 32), ((name, own_id, 70, again),), None),
+        ("d", RestoreSpec("/sp"), (("q", "D", 90, alone),), None),
+    )
+    cli.ok("list")
+    with cli.registry() as registry:
+        for digit, restore, queries, end in runs:
+            state = JobState.INITIALIZING if end is None else JobState.FINISHED
+            launch = Launch("/a.py", restore=restore)
+            registry.add_job(JobRecord(digit * 32, "job", state, 1.0, launch, end_time=end))
+            stats = [
+                QueryStatus(query, query_id, "r", "/gone", batch_id=batch, plan=plan)
+                for query, query_id, batch, plan in queries
+            ]
+            registry.heartbeat(digit * 32, stats)
+        summary = SavepointSummary("/sp", "a" * 32, 1.0, "native", 1, 1, 0.1, saved)
+        registry.add_savepoint(summary)
+        found = known_runs(registry, {"B": "kafka"}, None)["B"]
+        assert {run.job_id[0]: (run.since, run.last_batch) for run in found} == {
+            "a": (None, 5),
+            "b": (since, since + 40),
+            "c": (since, since + 50),
+        }
+        assert len(found) == 3
+        assert read_elsewhere(registry, "B", 1.5) == 70
+        assert read_elsewhere(registry, "A", 1.5) == 90
 
 
 SAVED_FILES = SavedSource("q", 0, "0", "{}", signature="file[/in]")
