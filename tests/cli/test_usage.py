@@ -46,6 +46,8 @@ MISTAKES = [
     (["stop", "z" * 32, "-p", "x"], "cannot parse JobID"),
     (["stop", "-type", "odd", "x"], "unknown savepoint type 'odd'"),
     (["savepoint"], "missing JobID"),
+    (["bundle", "app.py"], "missing option '-o'"),
+    (["bundle", "app.py", "-o"], "missing option '-o'"),
     (["savepoint", "a", "b", "c"], "unexpected extra argument"),
     (["purge", "--ended-before", "1m"], "--ended-before: '1m' may be minutes or months"),
     (["savepoint", "x", "-type", "avro"], "unknown savepoint type 'avro'"),
@@ -596,3 +598,20 @@ def test_dashes_after_the_first_word_leave_the_words_in_order(
     command = root.get_command(click.Context(root), name)
     assert command is not None
     assert command.make_context(name, line.split()).params["words"] == tuple(words.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "words"),
+    [
+        ("-o job.py app.py x", "job.py", "app.py x"),
+        ("app.py -o job.py", "job.py", "app.py"),
+        ("--dry-run app.py x --output=job.py", "job.py", "app.py x"),
+        ("-pym mod x -o job.py", "job.py", "x"),
+        ("-o job.py app.py -o x", "job.py", "app.py -o x"),
+    ],
+)
+def test_the_output_of_a_bundle_may_be_the_last_words(line: str, path: str, words: str) -> None:
+    command = root.get_command(click.Context(root), "bundle")
+    assert command is not None
+    params = command.make_context("bundle", line.split()).params
+    assert (params["path"], params["words"]) == (path, tuple(words.split()))

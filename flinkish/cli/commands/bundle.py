@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flinkish.cli.base import Call, command
+from flinkish.cli.base import Call, Command, command, first_argument, scan
 from flinkish.cli.documents.programs import BundleDocument
 from flinkish.cli.options.arguments import complete_file, dry_run_option, words_of
 from flinkish.client.bundling import bundle_program
@@ -12,9 +12,26 @@ from flinkish.launch.carried_job import OF_SCHEMES
 from flinkish.messages.launch import Program
 from flinkish.units import size_text
 
+_OUTPUT = ("-o", "--output")
+
+
+class _OutputLast(Command):
+    """A command whose output may also be its last words: ``APP.py -o FILE``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move the output to the front, unless it is before the program."""
+        at = first_argument(self, args)
+        is_first = any(word.partition("=")[0] in _OUTPUT for _, word in scan(self, args))
+        if at is not None and not is_first:
+            count = 1 if args[-1].startswith(tuple(f"{name}=" for name in _OUTPUT)) else 2
+            if count == 1 or args[-2:-1] in ([name] for name in _OUTPUT):
+                args = [*args[-count:], *args[:-count]]
+        return super().parse_args(ctx, args)
+
 
 @command(
     "bundle",
+    cls=_OutputLast,
     exit_codes=(16,),
     documents=(BundleDocument,),
     context_settings={"allow_interspersed_args": False},
