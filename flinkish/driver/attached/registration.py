@@ -75,9 +75,10 @@ def _named(launch: Launch) -> str:
 
 
 def _same_program(one: Launch, other: Launch) -> bool:
+    """Return whether two launches of one name are the same program; notebooks have only names."""
     if one.named or other.named:
         return one.named and other.named
-    return (one.application, one.module) == (other.application, other.module)
+    return one.application is not None and one.application == other.application
 
 
 def has_committed(queries: Sequence[QueryStatus]) -> bool:

@@ -33,6 +33,8 @@ OTHER = replace(PLAIN, restore=RestoreSpec("/sp/2"))
 LATEST = replace(RESTORED, options={RECOVERY_PATH: "latest"}, working_directory="/sp")
 AGAIN = replace(LATEST, restore=RestoreSpec("/sp/2"), options={RECOVERY_PATH: "/sp/latest"})
 GONE = replace(AGAIN, restore=RestoreSpec("/sp/latest"))
+#: A notebook, restored, that has no name.
+NOTEBOOK = replace(RESTORED, application=None, module="notebook", named=False)
 OURS = Launch("/app.py", restore=RestoreSpec("/sp/1"), named=True)
 
 
@@ -63,6 +65,9 @@ def jobs(*launches: Launch) -> list[JobRecord]:
             replace(RESTORED, named=False),
             None,
         ),
+        ([NOTEBOOK], replace(NOTEBOOK, restore=None), None),  # any other notebook
+        ([NOTEBOOK], NOTEBOOK, None),
+        ([replace(NOTEBOOK, named=True)], replace(NOTEBOOK, named=True, restore=None), 0),
     ],
 )
 def test_a_restored_job_goes_on(before: list[Launch], now: Launch, expected: int | None) -> None:
