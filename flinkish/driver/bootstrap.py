@@ -39,10 +39,11 @@ def main(argv: Sequence[str]) -> int:
     call_path = os.environ.pop(CALL_VARIABLE, None)
     if call_path is not None:
         return _answer(call_path, argv)
-    if os.environ.pop(carried.BUNDLE_VARIABLE, None) is not None:
+    bundled = os.environ.pop(carried.BUNDLE_VARIABLE, None)
+    if bundled is not None:
         from flinkish.driver.attached import attachment
 
-        return attachment.run(argv)
+        return attachment.run(argv, bundled)
     from flinkish.driver import job
 
     return job.main(argv)

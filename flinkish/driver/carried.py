@@ -28,7 +28,8 @@ from typing import Any
 SETTINGS_VARIABLE = "FLINKISH_CARRIED_CONF"
 #: Tells :mod:`flinkish.driver.bootstrap` the location of the job's file, which it must remove.
 ORIGIN_VARIABLE = "FLINKISH_CARRIED_FROM"
-#: Tells :mod:`flinkish.driver.bootstrap` that another launcher has started a bundled program.
+#: Tells :mod:`flinkish.driver.bootstrap` that another launcher started a bundle, and the path of
+#: the program in it, which is the same at each start; empty if the bundle has no program's file.
 BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 
 #: Name of the parameters in the file.
@@ -64,6 +65,8 @@ def main() -> None:
         os.environ[SETTINGS_VARIABLE] = json.dumps(settings)
     program = document["program"]
     if program and program[0] != "--module":
+        if document.get("is_bundle"):
+            os.environ[BUNDLE_VARIABLE] = os.path.join(archive, os.path.basename(program[0]))
         program = [os.path.join(directory, program[0])]
     arguments = document["arguments"]
     if document.get("is_bundle"):

@@ -57,7 +57,7 @@ OF_SCHEMES = {
 PARAMETERS = "flinkish-job.json"
 #: Name of the file that a standalone worker puts into the driver's working directory.
 JAR = "flinkish-job.jar"
-#: The variable that tells a driver that its program is bundled (:mod:`flinkish.driver.carried`).
+#: The variable that tells a driver which program is bundled (:mod:`flinkish.driver.carried`).
 BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 _MAIN = "flinkish/driver/carried.py"
 
@@ -192,7 +192,7 @@ def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]
         _add_flinkish(target, names)
         target.writestr("flinkish/__init__.py", _main_source())
         document = {
-            "environment": {BUNDLE_VARIABLE: "1"},
+            "environment": {BUNDLE_VARIABLE: ""},
             "program": _add_program(target, program),
             "arguments": list(program.arguments),
             "origin": None,

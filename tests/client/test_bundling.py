@@ -20,7 +20,8 @@ PROGRAM = """\
 import json, os, sys
 import flinkish, fsspec
 attachment = flinkish.attach()  # as a program that is also started without the bundle
-print(json.dumps([sys.argv[1:], flinkish.__file__, fsspec.__file__, attachment.job_id]))
+program = attachment._bundled, os.environ.get("FLINKISH_BUNDLE")
+print(json.dumps([sys.argv[1:], flinkish.__file__, fsspec.__file__, attachment.job_id, program]))
 sys.exit(int(sys.argv[1]))
 """
 
@@ -54,8 +55,9 @@ def test_it_runs_its_program_with_the_launchers_arguments(program: str, tmp_path
     for _ in range(2):  # it stays where it is, and is started again
         done = run(tmp_path, bundle.path, "more")
         assert done.returncode == 0, done.stderr
-        arguments, flinkish_at, *_ = json.loads(done.stdout)
+        arguments, flinkish_at, _, _, program_at = json.loads(done.stdout)
         assert arguments == ["0", "more"]
+        assert program_at == [f"{bundle.path}/app.py", None], "the same at each start"
         assert flinkish_at.startswith(str(tmp_path / "tmp"))
     assert list((tmp_path / "tmp").iterdir()) == [], "what was unpacked is gone"
     with zipfile.ZipFile(bundle.path) as archive:
@@ -83,7 +85,8 @@ def test_without_a_program_the_first_argument_is_one(program: str, tmp_path: Pat
     bundle = bundle_program(Program(), str(tmp_path / "agent.py"))
     done = run(tmp_path, bundle.path, program, "3")
     assert done.returncode == 3, done.stderr
-    assert json.loads(done.stdout)[0] == ["3"]
+    arguments, *_, program_at = json.loads(done.stdout)
+    assert (arguments, program_at) == (["3"], ["", None])
     assert "APP.py" in run(tmp_path, bundle.path).stderr
 
 

@@ -102,10 +102,10 @@ def attach(
     return attachment
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run a bundled program, attached, and return its exit status."""
+def run(argv: Sequence[str], bundled: str) -> int:
+    """Run a program of a bundle, or with one, attached, and return its exit status."""
     global _current
-    _current = attachment = Attachment(Arguments(), runs_program=True)
+    _current = attachment = Attachment(Arguments(), bundled)
     attachment.begin()
     return attachment.conclude(run_program(argv))
 
@@ -121,9 +121,9 @@ class Attachment:
         The queries that ran before and are not under its control, with the reasons.
     """
 
-    def __init__(self, arguments: Arguments, *, runs_program: bool = False) -> None:
+    def __init__(self, arguments: Arguments, bundled: str | None = None) -> None:
         self._arguments = arguments
-        self._runs_program = runs_program
+        self._bundled = bundled
         self._lock = threading.RLock()
         self._served: tuple[Runtime, Agent, Hook] | None = None
         self._originals: list[tuple[type, str, Any]] = []
@@ -163,7 +163,7 @@ class Attachment:
             return
         self._watch(SparkSession, "__init__", self._session_made)
         self._watch(SparkSession.Builder, "getOrCreate", self._session_got)
-        if not self._runs_program:
+        if self._bundled is None:
             self._end = ProgramEnd(
                 self._program_ended,
                 interactive=is_interactive(),
@@ -237,7 +237,7 @@ class Attachment:
         asked = attach_request(self._arguments, os.environ, spark, working_directory(instead="/"))
         for line in asked.config.warnings():
             log(line)
-        registry, job = registered(asked, session.version)
+        registry, job = registered(asked, session.version, self._bundled)
         grace = 0.0 if is_interactive() else None
         runtime, agent, hook = self._served = assemble(
             registry, job, let_go=self._job_outlived, shutdown_grace=grace
@@ -280,7 +280,7 @@ class Attachment:
         self.has_ended = True
         runtime, agent, hook = self._served
         status = conclude(
-            runtime, agent, hook, outcome, stop_session=False, print_error=self._runs_program
+            runtime, agent, hook, outcome, stop_session=False, print_error=self._bundled is not None
         )
         self._close(runtime)
         error = runtime.fatal or outcome.error

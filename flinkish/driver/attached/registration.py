@@ -9,6 +9,7 @@ in its own checkpointLocation, or beside that location if the location was not e
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from flinkish.driver.attached.request import AttachRequest
 from flinkish.driver.connect.spec_program import specification_of
 from flinkish.driver.log import log
 from flinkish.driver.requests.agent import GATEWAY
-from flinkish.errors import JobNotFound, Locked, RegistryError
+from flinkish.errors import JobNotFound, Locked, RegistryError, UsageError
 from flinkish.launch import launcher
 from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.launch.secret_settings import without_secrets
@@ -38,6 +39,8 @@ from flinkish.storage.locations import locate_from
 #: Seconds to wait for a last driver whose end has not been noticed.
 _PATIENCE = STALE + 15.0
 _LOOK = 1.0
+#: Directories that Spark and YARN make for one start, and into which they copy the program.
+_OF_ONE_START = re.compile(r"/(spark-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|container_\w+)/")
 
 
 def goes_on_from(jobs: Sequence[JobRecord], launch: Launch) -> JobRecord | None:
@@ -116,14 +119,32 @@ def earlier_job(registry: Registry, name: str, launch: Launch) -> JobRecord | No
         time.sleep(_LOOK)
 
 
-def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, JobRecord]:
+def check_recognizable(launch: Launch) -> None:
+    """Raise UsageError if a program's next start could not be told from another job's. Pure."""
+    path = launch.application
+    if launch.restore is None or launch.named or path is None or not _OF_ONE_START.search(path):
+        return
+    raise UsageError(
+        f"the program ({path}) is a copy for this start only: without a name for the job, the next "
+        "start would restore the savepoint again",
+        hint="give the job a name: FLINKISH_NAME, spark.flinkish.name or flinkish.attach(NAME)",
+    )
+
+
+def registered(
+    asked: AttachRequest, version: str, bundled: str | None = None
+) -> tuple[PatientRegistry, JobRecord]:
     """Return the registry, which has or will have the job, and the job.
 
+    ``bundled`` is the path of the program in its bundle, if any.
+
     Raises FlinkishError if the job has to be restored and the registry cannot be reached, the
-    savepoint cannot be restored, or the job's last driver still runs.
+    savepoint cannot be restored, the job would not be recognized at its next start, or its last
+    driver still runs.
     """
     url = asked.config.registry_url()
-    launch = _launch(asked)
+    launch = _launch(asked, bundled)
+    check_recognizable(launch)
     name = asked.name or launch.default_name
     opened: Registry | None = None
     try:
@@ -176,9 +197,9 @@ def launcher_name() -> str:
     return "spark-submit" if GATEWAY in os.environ else "python"
 
 
-def _launch(asked: AttachRequest) -> Launch:
+def _launch(asked: AttachRequest, bundled: str | None) -> Launch:
     main = sys.modules.get("__main__")
-    program = specification_of(main) or getattr(main, "__file__", None)
+    program = bundled or specification_of(main) or getattr(main, "__file__", None)
     launch = Launch(
         application=os.path.abspath(program) if program and not is_interactive() else None,
         module=None if program and not is_interactive() else "notebook",

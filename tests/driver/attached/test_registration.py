@@ -13,10 +13,10 @@ import pytest
 
 from flinkish.driver.attached import registration
 from flinkish.driver.attached.patient_registry import PatientRegistry
-from flinkish.driver.attached.registration import goes_on_from, registered
+from flinkish.driver.attached.registration import check_recognizable, goes_on_from, registered
 from flinkish.driver.attached.request import Arguments, attach_request
 from flinkish.driver.requests.agent import Agent
-from flinkish.errors import RegistryError
+from flinkish.errors import RegistryError, UsageError
 from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
@@ -75,6 +75,30 @@ def test_a_restored_job_goes_on(before: list[Launch], now: Launch, expected: int
     assert goes_on_from(known, now) == (None if expected is None else known[expected])
 
 
+@pytest.mark.parametrize(
+    ("path", "is_copy"),
+    [
+        ("/tmp/spark-5b0e1d3c-7a54-4f0e-9c3a-0123456789ab/app.py", True),
+        ("/tmp/spark-5b0e1d3c-7a54-4f0e-9c3a-0123456789ab/job.py/app.py", True),
+        ("/data/application_1_2/container_1_2_01_000001/app.py", True),
+        ("/opt/job.py/app.py", False),
+        ("/opt/spark-4.3.0/app.py", False),
+        (None, False),
+    ],
+)
+def test_a_restored_program_is_recognized_at_its_next_start(
+    path: str | None, is_copy: bool
+) -> None:
+    launch = replace(RESTORED, application=path, named=False)
+    for accepted in (replace(launch, named=True), replace(launch, restore=None)):
+        check_recognizable(accepted)
+    if not is_copy:
+        check_recognizable(launch)
+        return
+    with pytest.raises(UsageError, match="without a name"):
+        check_recognizable(launch)
+
+
 @pytest.fixture
 def attached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,14 +107,16 @@ def attached(
     monkeypatch.setattr(registration, "open_origin", lambda *_, **__: None)
     monkeypatch.setattr(registration, "check_restorable", lambda *_: SimpleNamespace(text="ok"))
 
-    def attach(savepoint: bool = True, **environ: str) -> tuple[PatientRegistry, JobRecord]:
+    def attach(
+        savepoint: bool = True, name: str | None = "job", bundled: str = "", **environ: str
+    ) -> tuple[PatientRegistry, JobRecord]:
         arguments = Arguments(
-            name="job",
+            name=name,
             savepoint=str(tmp_path / "savepoint") if savepoint else None,
             keys={"registry.url": f"sqlite:///{tmp_path}/registry.db"},
         )
         environ = {"HOME": str(tmp_path), **environ}
-        return registered(attach_request(arguments, environ, {}, str(tmp_path)), "4.3.0")
+        return registered(attach_request(arguments, environ, {}, str(tmp_path)), "4.3.0", bundled)
 
     return attach
 
@@ -127,6 +153,20 @@ def test_an_outage_of_the_registry_does_not_end_a_job_that_goes_on(
         assert registry.heartbeat(job.job_id, []) is JobState.RUNNING
         assert not agent._is_replaced()
     registry.close()
+
+
+def test_a_bundled_program_without_a_name_is_restored_once(
+    attached: Callable[..., tuple[PatientRegistry, JobRecord]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is unpacked into another directory at each start."""
+    monkeypatch.setattr(registration, "is_interactive", lambda: False)
+    ids = set()
+    for _ in range(2):
+        registry, job = attached(name=None, bundled="/srv/job.py/app.py")
+        assert (job.name, job.launch.application) == ("app", "/srv/job.py/app.py")
+        ended(registry, job)
+        ids.add(job.job_id)
+    assert len(ids) == 1
 
 
 @pytest.mark.parametrize("savepoint", [True, False])
