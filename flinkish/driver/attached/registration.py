@@ -31,13 +31,13 @@ from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
-from flinkish.registry.liveness import STALE, process_ref, reconcile
+from flinkish.registry.liveness import process_ref, reconcile, silence_limit
 from flinkish.restore.check.version_check import check_restorable
 from flinkish.restore.origin.restore_origin import open_origin
 from flinkish.storage.locations import locate_from
 
-#: Seconds to wait for a last driver whose end has not been noticed.
-_PATIENCE = STALE + 15.0
+#: Seconds to wait for the end of a last driver, beyond the silence after which it counts as lost.
+_PATIENCE = 15.0
 _LOOK = 1.0
 #: Directories that Spark and YARN make for one start, and into which they copy the program.
 _OF_ONE_START = re.compile(r"/(spark-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|container_\w+)/")
@@ -95,7 +95,7 @@ def earlier_job(registry: Registry, name: str, launch: Launch) -> JobRecord | No
     If the program asks for a restore, this function waits a while for the end of the job that it
     continues, and raises Locked if that job still runs afterwards.
     """
-    deadline = time.monotonic() + _PATIENCE
+    begun = time.monotonic()
     has_said = False
     while True:
         job = goes_on_from(registry.jobs(name=name), launch)
@@ -106,7 +106,7 @@ def earlier_job(registry: Registry, name: str, launch: Launch) -> JobRecord | No
             return job if has_committed(registry.queries(job.job_id)) else None
         if launch.restore is None:
             return None
-        if time.monotonic() > deadline:
+        if time.monotonic() > begun + silence_limit(job) + _PATIENCE:
             raise Locked(
                 f"job {job.name} ({job.job_id}), which was restored from the same savepoint, is "
                 f"{job.state.value}",

@@ -13,16 +13,21 @@ import pytest
 
 from flinkish.driver.attached import registration
 from flinkish.driver.attached.patient_registry import PatientRegistry
-from flinkish.driver.attached.registration import check_recognizable, goes_on_from, registered
+from flinkish.driver.attached.registration import (
+    check_recognizable,
+    earlier_job,
+    goes_on_from,
+    registered,
+)
 from flinkish.driver.attached.request import Arguments, attach_request
 from flinkish.driver.requests.agent import Agent
-from flinkish.errors import RegistryError, UsageError
+from flinkish.errors import Locked, RegistryError, UsageError
 from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.sqlite import SqliteDatabase
 
 EXTERNAL = ExternalLauncher("python", "0.1.0")
@@ -97,6 +102,28 @@ def test_a_restored_program_is_recognized_at_its_next_start(
         return
     with pytest.raises(UsageError, match="without a name"):
         check_recognizable(launch)
+
+
+@pytest.mark.parametrize(("interval", "limit"), [("2 s", 30.0), ("30 s", 90.0)])
+def test_a_lost_driver_is_waited_for_until_it_counts_as_lost(
+    monkeypatch: pytest.MonkeyPatch, interval: str, limit: float
+) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep)
+    monkeypatch.setattr(registration, "time", clock)
+    monkeypatch.setattr(registration, "reconcile", lambda _, jobs: jobs)
+    (job,) = jobs(replace(RESTORED, options={"execution.heartbeat.interval": interval}))
+    pod = ProcessRef("pod", 1, 1)
+    job = replace(job, state=JobState.RUNNING, driver=pod, heartbeat=0.0)
+    registry: Any = SimpleNamespace(jobs=lambda **_: [job])
+    with pytest.raises(Locked):
+        earlier_job(registry, "job", RESTORED)
+    assert limit + 10 < now < limit + 20
 
 
 @pytest.fixture
