@@ -6,6 +6,7 @@ Airflow is imported only to read a connection.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,14 @@ from flinkish.client.context import Context
 from flinkish.client.wait_goals import GoalKind, Watch, parse_goal, quiet_time
 from flinkish.client.waiting import STARTING, wait_for
 from flinkish.config import Config, parse_duration
-from flinkish.errors import FlinkishError, JobNotFound, RegistryError, UsageError, WaitTimeout
+from flinkish.errors import (
+    AmbiguousJob,
+    FlinkishError,
+    JobNotFound,
+    RegistryError,
+    UsageError,
+    WaitTimeout,
+)
 from flinkish.messages.upgrades import UpgradeKind
 from flinkish.upgrade import workflows
 from flinkish.upgrade.preparation import Secrets
@@ -234,12 +242,30 @@ def begin_stop(
     If an earlier try has begun a stop and the job has not run again since, a retry returns that
     stop, complete or not.
     """
-    job = Job.of(flinkish, flinkish.find_job(reference, include_final=True))
+    job = _job_to_stop(flinkish, reference, is_retry=is_retry)
     stop = lifecycle.earlier_stop(flinkish, job.record) if is_retry else None
     if stop is None:
         return job.begin_stop(directory, format=format, drain=drain)
     flinkish.reporter.note(f"an earlier try has begun to stop job {job.job_id}")
     return PendingSavepoint(stop.request_id, job.job_id, flinkish)
+
+
+def _job_to_stop(flinkish: Context, reference: str, *, is_retry: bool) -> Job:
+    """Return the job that ``reference`` means, or meant when an earlier try began to stop it.
+
+    A name that several ended jobs have meant the one that was stopped after the others had ended.
+    """
+    try:
+        return Job.of(flinkish, flinkish.find_job(reference, include_final=True))
+    except AmbiguousJob:
+        runs = flinkish.registry.jobs(name=reference) if is_retry else []
+        if not runs:
+            raise
+        *others, last = sorted(runs, key=lambda job: job.end_time or math.inf)
+        stop = lifecycle.earlier_stop(flinkish, last)
+        if stop is None or any((job.end_time or math.inf) > stop.created for job in others):
+            raise
+        return Job.of(flinkish, last)
 
 
 def upgraded(

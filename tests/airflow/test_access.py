@@ -18,7 +18,14 @@ from flinkish.client import Job, PendingSavepoint, Program
 from flinkish.client.context import Context
 from flinkish.client.program import pinned
 from flinkish.client.wait_goals import Goal, Watch
-from flinkish.errors import DriverLost, JobNotFound, RegistryError, RolledBack, WrongState
+from flinkish.errors import (
+    AmbiguousJob,
+    DriverLost,
+    JobNotFound,
+    RegistryError,
+    RolledBack,
+    WrongState,
+)
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
@@ -168,9 +175,21 @@ def test_a_retry_of_a_stop(cli: Command, context: Context) -> None:
         again(is_retry=True)  # the job ran on after the savepoint
 
 
-def test_a_retry_of_a_stop_that_was_sent_before_the_job_ran(cli: Command, context: Context) -> None:
+@pytest.mark.parametrize("other", [None, "before", "since"])
+def test_a_retry_of_a_stop_that_was_sent_before_the_job_ran(
+    cli: Command, context: Context, other: str | None
+) -> None:
+    """Also if another run of that name fails at its start, before the stop or since."""
     cli.ok("list")
+    failed = JobRecord("f" * 32, "n", JobState.INITIALIZING, 0.5, Launch("/b.py"))
+
+    def fail(registry: Registry, moment: str) -> None:
+        if other == moment:
+            registry.add_job(failed)
+            registry.transition(failed.job_id, JobState.FAILED, "a typo")
+
     with cli.registry() as registry:
+        fail(registry, "before")
         job = JobRecord(JOB, "n", JobState.CREATED, 1.0, Launch("/a.py"), driver=process_ref())
         registry.add_job(job)
         begin = partial(begin_stop, context, "n", "sp", format="native", drain=False)
@@ -179,6 +198,11 @@ def test_a_retry_of_a_stop_that_was_sent_before_the_job_ran(cli: Command, contex
         assert begin(is_retry=True) == first
         registry.complete(first.request_id, RequestResult())
         registry.transition(job.job_id, JobState.FINISHED, "stopped")
+        fail(registry, "since")
+        if other == "since":
+            with pytest.raises(AmbiguousJob):
+                begin(is_retry=True)
+            return
         assert begin(is_retry=True) == first
 
 
