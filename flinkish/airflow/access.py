@@ -279,9 +279,9 @@ def upgraded(
 ) -> UpgradeResult:
     """Upgrade a job; for errors see :func:`.workflows.upgrade` and :func:`.workflows.resume`.
 
-    A retry gives ``since``, the time in seconds since the epoch before which no earlier try began.
-    If an earlier try has left an upgrade unfinished, the retry finishes it; if an earlier try has
-    finished one, its outcome is the result, with what has become of the old program since.
+    A retry gives ``since``, the time in seconds since the epoch before which no earlier try of its
+    DAG run began. If an upgrade to this version is unfinished, the retry finishes it; if an earlier
+    try has finished one, its outcome is the result, with what has become of the old program since.
     """
     earlier = None
     if since is not None:

@@ -163,7 +163,8 @@ def earlier_upgrade(
 ) -> Upgrade | None:
     """Return the newest upgrade of a job to this version, for callers that may have begun it.
 
-    Shadows, abandoned upgrades and those before ``since`` (seconds since the epoch) do not count.
+    Shadows, abandoned upgrades and those finished that were begun before ``since`` (seconds since
+    the epoch) do not count. An unfinished one always does: no other could be begun.
     """
     registry = context.registry
     # During a handover the name refers to two jobs.
@@ -171,8 +172,8 @@ def earlier_upgrade(
     if not begun:
         begun = registry.upgrades_of(context.find_job(reference, include_final=True).job_id)
     for each in reversed(begun):
-        is_shadow = each.kind is UpgradeKind.SHADOW
-        if is_shadow or each.state is UpgradeState.ABANDONED or each.created < since:
+        is_older = each.state.is_final and each.created < since
+        if is_older or each.kind is UpgradeKind.SHADOW or each.state is UpgradeState.ABANDONED:
             continue
         old = registry.job(each.job_id).launch
         if each.launch == without_secrets(pinned(target_launch(old, version.changes))[0]):

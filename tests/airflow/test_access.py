@@ -292,5 +292,11 @@ def test_other_upgrades_are_not_those_of_an_earlier_try(
     other = replace(version, changes=Changes(Program(arguments=("other",))))
     find = workflows.earlier_upgrade
     assert find(context, "rides", version, upgrade.created) == upgrade
-    assert find(context, upgrade.job_id, version, upgrade.created + 1) is None
+    # The start of a DAG run whose task was cleared is later.
+    assert find(context, upgrade.job_id, version, upgrade.created + 1) == upgrade
     assert find(context, "rides", other, upgrade.created) is None
+    finished = context.registry.save_upgrade(
+        replace(upgrade, state=UpgradeState.UPGRADED), ProcessRef("another-host", 7, 7)
+    )
+    assert find(context, "rides", version, upgrade.created) == finished
+    assert find(context, "rides", version, upgrade.created + 1) is None
