@@ -64,9 +64,15 @@ class QueryReports(Mailbox):
         return self._database.write(work)
 
     def record_facts(self, job_id: str, name: str, query_id: str, facts: QueryFacts) -> None:
-        """Store the facts of a query whose first heartbeat has been written."""
-        self._database.write(
-            lambda tx: tx.execute(
+        """Store the facts of a query whose first heartbeat has been written.
+
+        Those of a replaced driver (:meth:`act_as`) are ignored. Raises JobNotFound.
+        """
+
+        def work(tx: Transaction) -> None:
+            if locked(tx, job_id).is_replaced(self._drivers.get(job_id)):
+                return
+            tx.execute(
                 "UPDATE flinkish_queries SET facts = :facts "
                 "WHERE job_id = :job_id AND name = :name AND query_id = :query_id",
                 facts=dump(encode(facts)),
@@ -74,7 +80,8 @@ class QueryReports(Mailbox):
                 name=name,
                 query_id=query_id,
             )
-        )
+
+        self._database.write(work)
 
     def facts(self, job_id: str) -> dict[str, QueryFacts]:
         """Return the facts of a job's queries, by query name.

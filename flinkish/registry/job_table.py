@@ -24,7 +24,6 @@ from flinkish.registry.schema import UNACKNOWLEDGED
 from flinkish.registry.statements import (
     is_guess,
     job_row,
-    lock,
     locked,
     record_state,
     refuse_changed,
@@ -264,17 +263,18 @@ class JobTable(Purging):
         """Set fields of a job that may be unknown when it starts (``rows.UPDATABLE``).
 
         Allowed in every state: a supervisor may record a more precise failure for a job that a
-        reader has already declared dead.
+        reader has already declared dead. What a replaced driver sets (:meth:`act_as`) is ignored.
 
         Raises JobNotFound, and TypeError if the field cannot be updated.
         """
         values = {name: column_value(name, value) for name, value in fields.items()}
 
         def work(tx: Transaction) -> None:
-            lock(tx, job_id)
+            job = locked(tx, job_id)
+            if job.is_replaced(self._drivers.get(job_id)):
+                return
             if "failure" in fields:
-                failure = still_purged(job_row(tx, job_id), fields["failure"])
-                values["failure"] = column_value("failure", failure)
+                values["failure"] = column_value("failure", still_purged(job, fields["failure"]))
             set_fields(tx, job_id.lower(), values)
 
         self._database.write(work)

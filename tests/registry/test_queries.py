@@ -7,7 +7,14 @@ from collections.abc import Callable
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.requests import RequestResult, SavepointArguments
 from flinkish.registry.job_registry import Registry, new_request_id
-from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    ProcessRef,
+    Request,
+    RequestKind,
+    RequestState,
+)
 
 MakeJob = Callable[..., JobRecord]
 FACTS = QueryFacts(
@@ -37,6 +44,30 @@ def test_facts_are_of_the_newest_query_of_a_name(registry: Registry, make_job: M
     registry.record_facts(job.job_id, "a", "3", later)
     assert registry.facts(job.job_id) == {"a": later}
     assert [query.query_id for query in registry.queries(job.job_id)] == ["3", "2"]
+
+
+def test_a_replaced_driver_changes_nothing(registry: Registry, make_job: MakeJob) -> None:
+    """After an outage it records what has changed meanwhile, for queries that its successor has."""
+    old, new = ProcessRef("pod-1", 1, 1), ProcessRef("pod-2", 1, 1)
+    job = make_job(state=JobState.RUNNING, driver=old)
+    registry.add_job(job)
+    registry.act_as(job.job_id, old)
+    registry.heartbeat(job.job_id, [status("a", "1")])
+    registry.update_job(job.job_id, application_id="app-1")
+    registry.record_facts(job.job_id, "a", "1", FACTS)
+    assert registry.facts(job.job_id) == {"a": FACTS}
+    failed = registry.transition(job.job_id, JobState.FAILED)
+    registry.restart(failed, "started again", driver=new)
+    registry.record_facts(job.job_id, "a", "1", QueryFacts(run_id="of the old one"))
+    registry.update_job(job.job_id, application_id="app-0", failure={"message": "it broke"})
+    assert registry.facts(job.job_id) == {"a": FACTS}
+    assert registry.job(job.job_id).application_id != "app-0"
+    registry.act_as(job.job_id, new)
+    later = QueryFacts(run_id="of the new one")
+    registry.record_facts(job.job_id, "a", "1", later)
+    registry.update_job(job.job_id, application_id="app-2")
+    assert registry.facts(job.job_id) == {"a": later}
+    assert registry.job(job.job_id).application_id == "app-2"
 
 
 def test_what_a_client_did_itself_is_in_the_history(registry: Registry, make_job: MakeJob) -> None:
