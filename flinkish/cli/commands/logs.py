@@ -92,13 +92,19 @@ def logs(
             document: LogsDocument = {
                 "job_id": record.job_id,
                 "path": record.log_path,
-                "lines": output.splitlines(),
+                "lines": _lines(output),
             }
             session.out.document(document)
             return 0
         _show(text)
         _show(log.follow(session) if follow else log.finish())
     return 0
+
+
+def _lines(output: str) -> list[str]:
+    """Return the lines of a log's text; as for ``-n``, only a line feed ends a line. Pure."""
+    lines = output.removesuffix("\n").split("\n") if output else []
+    return [line.rstrip("\r") for line in lines]
 
 
 def _show(text: Iterable[str]) -> None:

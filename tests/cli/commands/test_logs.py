@@ -69,6 +69,16 @@ def test_an_incomplete_last_line_counts_among_the_last(cli: Command, log: Path, 
         assert cli.ok(*words, "--json").json()["lines"] == [line.rstrip() for line in expected]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_only_a_line_feed_ends_a_line(cli: Command, log: Path, count: int) -> None:
+    """Spark's progress bar has carriage returns, a program's text perhaps others of Unicode."""
+    log.write_bytes("one\n\r[Stage 0:> ]\r[Stage 0:=>]\r\nthree\x0cfour\u2028five\n".encode())
+    expected = ["\r[Stage 0:> ]\r[Stage 0:=>]", "three\x0cfour\u2028five"][2 - count :]
+    for choice in ([], ["--level", "info"]):
+        words = ("logs", JOB, "-n", str(count), *choice, "--json")
+        assert cli.ok(*words).json()["lines"] == expected
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
