@@ -15,7 +15,8 @@ from flinkish.errors import (
     StorageError,
     UnsupportedFormat,
 )
-from flinkish.messages.requests import SavedQuery, SavepointSummary
+from flinkish.launch.job_origin import add_unknown
+from flinkish.messages.requests import SavepointSummary
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
@@ -128,24 +129,14 @@ def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:
 
     Raises RegistryError if the registry cannot be opened, read or written.
     """
-    from flinkish.savepoint.directory.places import place_keys
-
     entries: list[CatalogEntry] = []
     failed: list[tuple[str, FlinkishError]] = []
     for path in paths:
         readable, errors = _find(path)
         entries += readable
         failed += errors
-    registry = context.writable_registry
-    recorded = {key for record in registry.savepoints() for key in place_keys(record.path)}
-    new = []
-    for entry in entries:
-        keys = place_keys(entry.path)
-        if recorded.isdisjoint(keys):
-            registry.add_savepoint(_record(entry))
-            recorded |= keys
-            new.append(entry.path)
-    return Imported(tuple(entries), tuple(new), tuple(failed))
+    new = add_unknown(context.writable_registry, entries)
+    return Imported(tuple(entries), new, tuple(failed))
 
 
 def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishError]]]:
@@ -172,18 +163,3 @@ def _without_links(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
         if entry.leads_to is not None and entry.leads_to not in by_path:
             by_path[entry.leads_to] = replace(entry, path=entry.leads_to, leads_to=None)
     return tuple(by_path.values())
-
-
-def _record(entry: CatalogEntry) -> SavepointSummary:
-    header = entry.header
-    return SavepointSummary(
-        path=entry.path,
-        job_id=header.job.job_id,
-        created=header.created,
-        format=header.format,
-        bytes=entry.bytes,
-        files=entry.files,
-        duration=0.0,  # the savepoint does not record it
-        queries=tuple(SavedQuery(q.name, q.batch_id, q.query_id) for q in entry.queries),
-        trigger=header.trigger,
-    )

@@ -20,6 +20,7 @@ from flinkish.client.restart_plan import (
 from flinkish.client.waiting import wait_until_started
 from flinkish.errors import ConsentNeeded, UsageError, WrongState
 from flinkish.launch import launcher, spark_submit
+from flinkish.launch.job_origin import record_origin
 from flinkish.launch.notifier import supervisor_environment
 from flinkish.launch.restoring import checked
 from flinkish.launch.termination import wait_until_gone
@@ -217,6 +218,7 @@ def launch_in_place_of(
     )
     url = context.config.registry_url()
     environ = supervisor_environment(context.config, os.environ)
+    record_origin(registry, launch.restore)
     launcher.launch_job(registry, url, new, environ, unique_name=unique_name)
     return new
 

@@ -268,12 +268,13 @@ def copy_savepoint(
 ) -> SavepointCopy:
     """Copy a savepoint, whole and under its own name, into a directory on any storage.
 
-    Call it again after an interruption: files that are already in place are not sent again.
+    The copy is added to the registry; a failure of that is only a warning. Call the function again
+    after an interruption: files that are already in place are not sent again.
 
     Parameters
     ----------
     context : Context
-        Its reporter receives the progress.
+        Its reporter receives the progress, and its registry the copy.
     path : str
         The savepoint.
     directory : str
@@ -295,10 +296,19 @@ def copy_savepoint(
     Locked
         Another process writes a savepoint of the job there, or removes files.
     """
+    from flinkish.launch.job_origin import record_savepoint
     from flinkish.savepoint.write.copying import copy_savepoint as copied
 
     reporter = WriterProgress(context.reporter)
-    return copied(path, directory, owner=requester(), reporter=reporter, dry_run=dry_run)
+    copy = copied(path, directory, owner=requester(), reporter=reporter, dry_run=dry_run)
+    if not dry_run:
+        try:
+            record_savepoint(context.writable_registry, copy.path)
+        except RegistryError as error:
+            context.reporter.warning(
+                f"{copy.path} could not be added to the registry: {error.message}"
+            )
+    return copy
 
 
 def dispose_savepoint(

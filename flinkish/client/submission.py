@@ -24,7 +24,7 @@ from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
 from flinkish.launch.job_logs import state_directory
-from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.job_origin import record_origin, resumed_origin
 from flinkish.launch.notifier import supervisor_environment
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.restoring import RECOVERY_PATH, given, restore_spec, settings
@@ -222,6 +222,7 @@ def launch(context: Context, submission: Submission) -> JobRecord:
     )
     url, unique = context.config.registry_url(), submission.unique_name
     environ = supervisor_environment(context.config, os.environ)
+    record_origin(registry, job.launch.restore)
     while True:
         try:
             launcher.launch_job(registry, url, job, environ, unique_name=unique)

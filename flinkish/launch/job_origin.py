@@ -1,16 +1,21 @@
-"""A job as the origin of a restore: what a savepoint of it would contain if it were stopped now."""
+"""A job as the origin of a restore: what a savepoint of it would contain if it were stopped now.
+
+Also the records of savepoints that the registry does not know yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import NoCommittedBatch, WrongState
 from flinkish.launch.known_jobs import check_began
 from flinkish.launch.offline import left_without_batch
 from flinkish.messages.calls import JobOrigin
-from flinkish.messages.requests import LeftOut
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.requests import LeftOut, SavedQuery, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.resumed_runs import (
@@ -19,6 +24,10 @@ from flinkish.registry.resumed_runs import (
     offered_names,
     resumed_runs,
 )
+from flinkish.savepoint.directory.places import place_keys
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.directory.catalog import CatalogEntry
 
 
 def job_origin(
@@ -122,4 +131,48 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
         began_with="" if resumed.began_with is None else resumed.began_with.path,
         claimed=resumed.began_with is not None and may_be_settled(registry, resumed.began_with),
         taken=tuple(sorted(resumed.taken, key=str)),
+    )
+
+
+def record_origin(registry: Registry, spec: RestoreSpec | None) -> None:
+    """Record the savepoint that a job starts from, so that the registry knows whose state it is."""
+    if spec is not None and not spec.is_awaited and spec.job is None:
+        record_savepoint(registry, spec.path)
+
+
+def record_savepoint(registry: Registry, path: str) -> None:
+    """Add the savepoint at a location to the registry if it is not recorded, and is readable."""
+    from flinkish.savepoint.directory.catalog import read_paths
+
+    add_unknown(registry, read_paths([path]).savepoints)
+
+
+def add_unknown(registry: Registry, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
+    """Add the savepoints that the registry does not know, or has recorded as disposed.
+
+    Returns the locations of those that were added.
+    """
+    recorded = {key for record in registry.savepoints() for key in place_keys(record.path)}
+    new = []
+    for entry in entries:
+        keys = place_keys(entry.path)
+        if recorded.isdisjoint(keys):
+            registry.add_savepoint(_record(entry))
+            recorded |= keys
+            new.append(entry.path)
+    return tuple(new)
+
+
+def _record(entry: CatalogEntry) -> SavepointSummary:
+    header = entry.header
+    return SavepointSummary(
+        path=entry.path,
+        job_id=header.job.job_id,
+        created=header.created,
+        format=header.format,
+        bytes=entry.bytes,
+        files=entry.files,
+        duration=0.0,  # the savepoint does not record it
+        queries=tuple(SavedQuery(q.name, q.batch_id, q.query_id) for q in entry.queries),
+        trigger=header.trigger,
     )

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Registry", "new_job_id", "new_request_id"]
 
+#: The order of savepoints of one time: those taken here are newer than copies.
+_COPIES_FIRST = "request_id IS NOT NULL, path"
+
 
 class SavepointTable(JobTable):
     """The savepoints of a database; a base of :class:`Registry`."""
@@ -77,7 +80,7 @@ class SavepointTable(JobTable):
             conditions.append("disposed IS NULL")
         rows = self._read(
             f"SELECT {SAVEPOINT_COLUMNS} FROM flinkish_savepoints "
-            f"WHERE {' AND '.join(conditions)} ORDER BY created, path",
+            f"WHERE {' AND '.join(conditions)} ORDER BY created, {_COPIES_FIRST}",
             **values,
         )
         return [savepoint_of(row) for row in rows]
@@ -90,7 +93,8 @@ class SavepointTable(JobTable):
                 f"SELECT {SAVEPOINT_COLUMNS} FROM flinkish_savepoints s "
                 f"WHERE job_id IN ({marks}) AND disposed IS NULL AND created = ("
                 "SELECT MAX(created) FROM flinkish_savepoints n "
-                "WHERE n.job_id = s.job_id AND n.disposed IS NULL) ORDER BY path",
+                "WHERE n.job_id = s.job_id AND n.disposed IS NULL) "
+                f"ORDER BY {_COPIES_FIRST}",
                 **values,
             )
             last.update((row["job_id"], savepoint_of(row)) for row in rows)

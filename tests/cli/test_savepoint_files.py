@@ -73,6 +73,7 @@ def test_copy(cli: Command, saved: SavepointSummary, tmp_path: Path) -> None:
         "present_files": 0,
         "reused_files": 0,
     }
+    assert cli.ok("savepoint", "list", "-q").out == f"{place}\n", "the registry knows the copy"
     assert cli.ok(*command).out == f"'{place}' is a complete copy already.\n"
     assert cli.ok("savepoint", "verify", place).out.startswith(f"Savepoint '{place}' is intact")
     assert cli.ok(*command, "-q").out == f"{place}\n"

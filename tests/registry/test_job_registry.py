@@ -639,6 +639,9 @@ def test_savepoints_are_kept_and_disposed(registry: Registry, make_job: MakeJob)
     assert registry.mark_disposed("/nowhere") is False
     assert registry.last_savepoints([a, b]) == {a: old, b: other}
     assert registry.savepoints(a, include_disposed=True) == [old, replace(new, disposed=9.0)]
+    registry.add_savepoint(savepoint("/sp/z", a, 1.0))  # a copy of the old one
+    assert registry.last_savepoints([a]) == {a: old}
+    assert registry.savepoints(a)[-1] == old
     registry.add_savepoint(replace(new, bytes=2**40))  # found again: it is back
     assert registry.last_savepoints([a]) == {a: replace(new, bytes=2**40)}
 

@@ -25,6 +25,7 @@ from flinkish.driver.log import log
 from flinkish.driver.requests.agent import GATEWAY
 from flinkish.errors import JobNotFound, Locked, RegistryError, UsageError
 from flinkish.launch import launcher
+from flinkish.launch.job_origin import record_origin
 from flinkish.launch.restoring import RECOVERY_PATH
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
@@ -218,6 +219,7 @@ def _register(registry: Registry, job: JobRecord) -> None:
     try:
         Registry.job(registry, job.job_id)  # a PatientRegistry would give the job that it is to add
     except JobNotFound:
+        record_origin(registry, job.launch.restore)
         since_start = time.time() - job.start_time
         registry.add_job(replace(job, start_time=registry.now() - since_start))
     others: list[JobRecord] = []

@@ -289,12 +289,15 @@ def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> Non
     program = Launch(str(cli.program), spark_home=str(cli.spark_home))
     unnamed, named = add(cli, "a", program.default_name), add(cli, "b", "rides")
     path = make_savepoint(str(cli.directory), time.time(), job_id=unnamed, name="job")
-    others = cli.start("serve"), cli.start("serve", "--name", "rides")
+    moved = make_savepoint(str(cli.directory / "moved"), time.time(), job_id=unnamed, name="job")
+    others = cli.start("serve", "-s", moved), cli.start("serve", "--name", "rides")
     new = cli.ok("restart", unnamed, "--from", path, "-q").out.strip()
     assert new not in (unnamed, *others)
     assert cli.status(new)["name"] == program.default_name
     with cli.registry() as registry:
         restore = registry.job(new).launch.restore
+        saved = {each.path for each in registry.savepoints(unnamed)}
+    assert saved == {moved, path}, "the registry knows whose state they continue"
     assert restore is not None
     assert not restore.options.accept_lost_rows, "what run -s asks is asked here too"
     refused = cli("restart", named, "--from", path)

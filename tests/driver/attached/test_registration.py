@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +30,7 @@ from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.sqlite import SqliteDatabase
+from tests.support.savepoint.small_savepoints import make_savepoint
 
 EXTERNAL = ExternalLauncher("python", "0.1.0")
 PLAIN = Launch("/app.py", external=EXTERNAL, named=True)
@@ -229,6 +231,16 @@ def test_a_job_that_goes_on_began_with_what_a_link_named_then(
         assert job.launch.restore is not None
         assert job.launch.restore.path == str(tmp_path / "1")
         ended(registry, job)
+
+
+def test_the_savepoint_that_a_job_starts_from_is_recorded(
+    attached: Callable[..., tuple[PatientRegistry, JobRecord]], tmp_path: Path
+) -> None:
+    saver = "b" * 32
+    os.rename(make_savepoint(str(tmp_path), 1.0, job_id=saver), tmp_path / "savepoint")
+    registry, _ = attached()
+    assert [each.path for each in registry.savepoints(saver)] == [str(tmp_path / "savepoint")]
+    registry.close()
 
 
 @pytest.mark.parametrize("lost", ["add_job", "jobs"])
