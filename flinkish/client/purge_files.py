@@ -53,8 +53,7 @@ def found_below(path: str) -> Found | None:
             return None
         if storage.is_local(path) and os.path.islink(path):
             return Found(stays=LINK)
-        files = size = 0
-        modified = os.lstat(path).st_mtime if storage.is_local(path) else 0.0
+        files, size, modified = 0, 0, 0.0
         for name, entry in storage.walk_files(path):
             if storage.base_name(f"/{name}") == FILE_NAME:
                 return Found(stays=f"it contains a savepoint: {storage.join(path, name)}")
@@ -134,10 +133,14 @@ def _rehearsals(directory: str, reporter: Reporter) -> Iterator[str]:
 
 
 def _looked_at(location: str, ended_before: float) -> Leftover | None:
+    try:
+        own_time = os.lstat(location).st_mtime if storage.is_local(location) else 0.0
+    except FileNotFoundError:
+        return None
     files = found_below(location)
     if files is None:
         return None
-    stays, written = files.stays, files.modified
+    stays, written = files.stays, max(own_time, files.modified)
     if stays is None:
         try:
             leases = find_leases(location)

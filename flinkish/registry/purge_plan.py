@@ -2,9 +2,9 @@
 
 A purged job loses its record with its requests, its log, and the checkpoints that flinkish placed
 for it. A job stays as a whole if the rules exclude it (it ended too recently, its failure is not
-acknowledged, a savepoint of it is being written), if its checkpoints cannot be removed, or if they
-are needed by a job that stays or have a savepoint inside. Savepoints share no files with
-checkpoints.
+acknowledged, a savepoint of it is being written), if its checkpoints cannot be removed, if another
+program has written to them, or if they are needed by a job that stays or have a savepoint inside.
+Savepoints share no files with checkpoints.
 
 The record alone stays, without the files, while a savepoint, or a job that stays, is at an earlier
 batch of one of its queries. Sinks remember query ids and batch numbers, so a restore of that batch
@@ -52,7 +52,7 @@ class Found:
     """What is below a directory that flinkish has created (for checkpoints, for example).
 
     ``stays`` is why the files are never removed (the directory is a link, for instance), or None.
-    ``modified`` is when something was last written there, in seconds since the epoch.
+    ``modified`` is when a file was last written there, in seconds since the epoch.
     """
 
     files: int = 0
@@ -164,7 +164,7 @@ def plan_purge(
             facts.job.job_id: reason
             for facts in jobs
             if kept[facts.job.job_id] is None
-            and (reason := _needed(facts, staying, savepoints)) is not None
+            and (reason := _needed(facts, staying, savepoints, rules)) is not None
         }
         if not more:
             break
@@ -180,7 +180,10 @@ def plan_purge(
 
 
 def _needed(
-    facts: JobFacts, staying: Sequence[JobFacts], savepoints: Sequence[SavepointFacts]
+    facts: JobFacts,
+    staying: Sequence[JobFacts],
+    savepoints: Sequence[SavepointFacts],
+    rules: Rules,
 ) -> str | None:
     """Return why the job's checkpoints must stay; None if they may be removed."""
     place = facts.place
@@ -188,6 +191,8 @@ def _needed(
         return None
     if facts.checkpoint.stays is not None:
         return f"its checkpoints stay: {facts.checkpoint.stays}"
+    if facts.checkpoint.modified >= rules.ended_before:
+        return "its checkpoints were written to after it had ended"
     for savepoint in savepoints:
         if _overlap(savepoint.place, place):
             return f"the savepoint {savepoint.path} is in its checkpoints"

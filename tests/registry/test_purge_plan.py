@@ -72,6 +72,7 @@ def test_all_of_a_job_goes() -> None:
         (job("a", JobState.FAILED, is_unacknowledged=True), "its failure is not acknowledged"),
         (job("a", saving="a savepoint is being written by eva"), "by eva"),
         (job("a", checkpoint=Found(stays="it is a link")), "its checkpoints stay: it is a link"),
+        (job("a", checkpoint=Found(3, 30, modified=100.0)), "written to after it had ended"),
     ],
 )
 def test_what_stays_as_a_whole(facts: JobFacts, reason: str) -> None:

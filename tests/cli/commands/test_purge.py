@@ -40,6 +40,8 @@ def add(
     (place / "commits").mkdir(parents=True)
     (place / "commits" / "5").write_text("v1\n{}")
     (place / ".hidden").write_text("x")
+    for file in (place / "commits" / "5", place / ".hidden"):
+        os.utime(file, (time.time() - days * DAY,) * 2)
     log = cli.directory / "logs" / f"{job_id}.log"
     log.parent.mkdir(exist_ok=True)
     log.write_text("said\n")
@@ -197,7 +199,9 @@ def test_a_link_inside_goes_and_what_it_leads_to_stays(cli: Command) -> None:
     elsewhere = cli.directory / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("x")
-    (checkpoint_of(cli, job) / "q" / "link").symlink_to(elsewhere)
+    link = checkpoint_of(cli, job) / "q" / "link"
+    link.symlink_to(elsewhere)
+    os.utime(link, (1.0, 1.0), follow_symlinks=False)
     assert cli.ok("purge", *OLD, "--yes", "-q").out.split() == [job]
     assert (elsewhere / "precious").exists()
 
@@ -210,6 +214,15 @@ def test_a_directory_of_another_name_is_not_a_checkpoint_of_flinkish(cli: Comman
     assert "its name is not that of a checkpoint" in reason(cli, job)
     assert cli.ok("purge", *OLD, "--yes", "-q").out == ""
     assert (odd / job / "q").exists()
+
+
+def test_a_checkpoint_in_which_another_program_goes_on_stays(cli: Command) -> None:
+    """One without flinkish, or a job of another registry."""
+    job = add(cli, "a")
+    (checkpoint_of(cli, job) / "q/commits/6").write_text("v1\n{}")
+    assert reason(cli, job) == "its checkpoints were written to after it had ended"
+    assert cli.ok("purge", *OLD, "--yes", "-q").out == ""
+    assert (checkpoint_of(cli, job) / "q/commits/6").exists()
 
 
 def test_while_a_savepoint_of_it_is_written_a_job_stays(cli: Command) -> None:
