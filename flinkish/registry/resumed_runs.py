@@ -180,10 +180,23 @@ def offered_names(
 
     ``runs`` are the queries of each job; ``savepoints`` are all that were recorded.
     """
-    if spec.job is None:
-        return _recorded_names(savepoints, spec.path) or frozenset()
-    return {
-        query.name
-        for query in runs.get(spec.job, ())
-        if query.batch_id is not None or query.restored_batch is not None
-    }
+    if spec.job is not None:
+        return {query.name for query in runs.get(spec.job, ()) if _has_batch(query)}
+    names = _recorded_names(savepoints, spec.path)
+    return _names_below(spec.path, runs) if names is None else names
+
+
+def _names_below(directory: str, runs: Mapping[str, Sequence[QueryStatus]]) -> set[str]:
+    """Return the names of the known checkpoints in a directory: those of their own directories."""
+    place = one_place(directory)
+    checkpoints = (
+        query.checkpoint_dir.rstrip("/").rpartition("/")
+        for queries in runs.values()
+        for query in queries
+        if _has_batch(query)
+    )
+    return {name for parent, _, name in checkpoints if one_place(parent) == place}
+
+
+def _has_batch(query: QueryStatus) -> bool:
+    return query.batch_id is not None or query.restored_batch is not None

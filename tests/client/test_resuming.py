@@ -445,6 +445,13 @@ def test_outlived() -> None:
     assert not outlived([begun], {"q", "second"})
     spec, second = RestoreSpec("/c", job="j"), QueryStatus("second", "i", "r", "/c")
     assert offered_names(spec, {"j": [begun, second]}, ()) == {"q"}, "second has nothing to give"
+    runs = {
+        job: [replace(begun, checkpoint_dir=f"/cp/{job}/{name}", name="renamed") for name in names]
+        for job, names in (("j", ("q", "second")), ("k", ("third",)))
+    }
+    runs["j"].append(replace(second, checkpoint_dir="/cp/j/empty"))
+    assert offered_names(RestoreSpec("/cp/j"), runs, ()) == {"q", "second"}
+    assert not offered_names(RestoreSpec("/cp/j/q"), runs, ()), "its query has no name there"
 
 
 GONE, DAMAGED = SavepointNotFound("/sp is gone"), Corrupt("/sp is damaged")
