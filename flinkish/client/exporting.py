@@ -13,7 +13,7 @@ from flinkish.checkpoint.format.file_ends import checksum_file_of
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.client.checking import checkpoints_of, launch_and_restore, no_savepoint
-from flinkish.client.context import Context
+from flinkish.client.context import Context, requester
 from flinkish.client.export_checkpoints import (
     BuiltQuery,
     ExportPlace,
@@ -26,6 +26,7 @@ from flinkish.client.export_checkpoints import (
 from flinkish.connectors.path_map import PathMap
 from flinkish.errors import Corrupt, StorageError, UsageError, WrongState
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.offline import kept_from_purge
 from flinkish.launch.restoring import given, restore_spec
 from flinkish.messages.launch import Program
 from flinkish.messages.plan import KeptQueryId
@@ -144,7 +145,7 @@ def export(
         if directory is not None
         else in_place_of(str(replaces), context.registry)
     )
-    with built(place):
+    with kept_from_purge(job, requester()), built(place):
         checkpoints = (
             build_unchanged(context, spec, origin, place, query)
             if launch is None

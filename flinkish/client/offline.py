@@ -29,6 +29,7 @@ from flinkish.launch.offline import (
     check_owner,
     check_savable,
     job_id_of,
+    kept_from_purge,
     may_be_running,
 )
 from flinkish.launch.secret_settings import without_masked
@@ -125,7 +126,7 @@ def save_dead_job(
     sources = [query_source(query, facts.get(query.name)) for query in queries]
     sources = [replace(source, batch_id=batches[source.name]) for source in sources]
     try:
-        with _naming_whole_batches(places, batches):
+        with kept_from_purge(job, requester()), _naming_whole_batches(places, batches):
             savepoint = _write(
                 context,
                 arguments,

@@ -17,6 +17,7 @@ from flinkish.client.program import checkpoint_directory
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.launch.known_jobs import meant_to_begin, standing
+from flinkish.launch.offline import parent_of_checkpoints
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.in_use import outlived
@@ -210,10 +211,7 @@ def _leftovers(context: Context, jobs: Sequence[JobRecord], rules: Rules) -> tup
 
 def _directories(context: Context, jobs: Sequence[JobRecord]) -> Iterator[str]:
     yield checkpoint_directory(context.config)
-    for job in jobs:
-        own = (job.checkpoint_dir or "").rstrip("/")
-        if own and storage.base_name(own) == job.job_id:
-            yield storage.parent(own)
+    yield from filter(None, map(parent_of_checkpoints, jobs))
 
 
 def _facts(
@@ -358,9 +356,9 @@ def _saving(
 ) -> Mapping[str, str]:
     """Return the jobs whose savepoint is being written, or may be, each with the reason.
 
-    A savepoint of an ended job is written by the process that asks for it, and only the lease of
-    that process in the target shows this. Targets are known from earlier savepoints and from the
-    configuration.
+    A savepoint of an ended job is written by the process that asks for it, and only the leases of
+    that process show this: in the target, and beside the checkpoints, where an export has one, too.
+    Targets are known from earlier savepoints and from the configuration.
     """
     reasons: dict[str, str] = {}
     by_id = {facts.job.job_id: facts for facts in candidates}
@@ -369,6 +367,7 @@ def _saving(
         targets.setdefault(storage.parent(record.path), set()).add(record.job_id)
     configured = [(context.config.get(_SAVEPOINTS), set(by_id))]
     configured += [(f.job.launch.options.get(_SAVEPOINTS), {f.job.job_id}) for f in candidates]
+    configured += [(parent_of_checkpoints(f.job), {f.job.job_id}) for f in candidates]
     for directory, owners in configured:
         if directory:
             targets.setdefault(directory, set()).update(owners)

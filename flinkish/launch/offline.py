@@ -8,15 +8,17 @@ flinkish there is only the checkpoint itself.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 from flinkish import storage
-from flinkish.errors import NoCommittedBatch, WrongState, from_record
+from flinkish.errors import NoCommittedBatch, StorageError, UnsafePath, WrongState, from_record
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
+from flinkish.savepoint.directory.leases import Kind, Lease
 
 #: Seconds after the last write to a checkpoint's logs during which its query may be running.
 RECENT = 300.0
@@ -80,6 +82,29 @@ def left_without_batch(
                 state=job.state.value,
             )
     return empty
+
+
+def parent_of_checkpoints(job: JobRecord | None) -> str | None:
+    """Return where flinkish has placed a job's own directory of checkpoints, if it has."""
+    if job is None or not job.checkpoint_dir:
+        return None
+    own = job.checkpoint_dir.rstrip("/")
+    return storage.parent(own) if storage.base_name(own) == job.job_id else None
+
+
+@contextmanager
+def kept_from_purge(job: JobRecord | None, owner: str) -> Iterator[None]:
+    """Hold a lease beside an ended job's checkpoints while they are read: a purge keeps them.
+
+    If nothing can be written there, they are read without a lease. ``owner`` is ``user@host``.
+    """
+    directory = parent_of_checkpoints(job)
+    with ExitStack() as held:
+        with suppress(StorageError, UnsafePath):
+            if job is not None and directory is not None and storage.exists(directory):
+                lease = Lease.take(directory, Kind.REWRITE, owner=owner, job_id=job.job_id)
+                held.enter_context(lease)
+        yield
 
 
 def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:

@@ -11,21 +11,25 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
+from flinkish.client import offline
 from flinkish.errors import NotSavepointable, RegistryError
 from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.messages.requests import SavepointSummary
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
+from flinkish.savepoint.directory.leases import read_leases
 from flinkish.savepoint.format.contents import (
     QueryRecord,
     QuerySource,
@@ -176,10 +180,23 @@ def test_facts_survive_the_registry(tmp_path: Path) -> None:
     assert (source.checkpoint, source.operators[0].rows) == ("/c", None)
 
 
-def test_a_job_whose_driver_kept_no_facts(cli: Command, tmp_path: Path) -> None:
-    root = unpack("spark35-rocksdb-agg", tmp_path)
-    register(cli, root, None)
+def test_a_job_whose_driver_kept_no_facts(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A purge leaves its checkpoints while they are read."""
+    own = tmp_path / "cp" / JOB
+    own.mkdir(parents=True)
+    root = unpack("spark35-rocksdb-agg", own)
+    register(cli, root, None, job={"checkpoint_dir": str(own)})
+    keepers: list[str | None] = []
+
+    def write(*args: Any, **more: Any) -> SavepointSummary:
+        keepers.extend(lease.job_id for lease in read_leases(str(own.parent)))
+        return write_savepoint(*args, **more)
+
+    monkeypatch.setattr(offline, "write_savepoint", write)
     result = cli.ok("savepoint", JOB, "sp", "-q")
+    assert keepers == [JOB]
     assert "ended before its driver recorded its operator ids" in result.err
     (query,) = open_savepoint(result.out.strip()).queries
     assert query.operators[0].uid is None

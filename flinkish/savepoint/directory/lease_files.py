@@ -38,14 +38,14 @@ class Kind(str, Enum):
     WRITE = "write"
     PRUNE = "prune"
     #: State is rewritten in a separate directory, from which a savepoint is then made; or state is
-    #: copied there for a rehearsal.
+    #: copied there for a rehearsal; or the checkpoints of an ended job are read.
     REWRITE = "rewrite"
 
 
 _WORDS = {
     Kind.WRITE: "a savepoint is being written",
     Kind.PRUNE: "files are being removed",
-    Kind.REWRITE: "state is being rewritten",
+    Kind.REWRITE: "state is being copied or rewritten",
 }
 
 

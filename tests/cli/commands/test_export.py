@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,19 @@ from flinkish import storage
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.cli.commands.export import show
 from flinkish.cli.output.printer import Output
-from flinkish.client.export_checkpoints import built, new_directory
+from flinkish.client import exporting
+from flinkish.client.export_checkpoints import (
+    BuiltCheckpoints,
+    build_unchanged,
+    built,
+    new_directory,
+)
 from flinkish.client.exporting import ExportResult
 from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError, WrongState
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.savepoint.directory.leases import read_leases
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -191,17 +199,30 @@ def test_a_checkpoint_on_which_a_job_runs(cli: Command, tmp_path: Path) -> None:
     assert "stop it with a savepoint first" in refused.err
 
 
-def test_an_ended_job_stands_for_its_savepoint(cli: Command, tmp_path: Path) -> None:
-    checkpoint = CheckpointLikeness(tmp_path / "q").run_to(3)
+def test_an_ended_job_stands_for_its_savepoint(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "cp" / ("a" * 32)
+    checkpoint = CheckpointLikeness(own / "q").run_to(3)
     cli.ok("list")
-    job = JobRecord("a" * 32, "rides", JobState.INITIALIZING, 1.0, Launch("/app.py"))
+    job = JobRecord(own.name, "rides", JobState.INITIALIZING, 1.0, Launch("/app.py"))
+    job = replace(job, checkpoint_dir=str(own))
     status = QueryStatus("counts", "id", "r", str(checkpoint.root), batch_id=3)
     with cli.registry() as registry:
         registry.add_job(job)
         registry.heartbeat(job.job_id, [status])
         for state in (JobState.CREATED, JobState.RUNNING, JobState.FINISHED):
             registry.transition(job.job_id, state)
+    keepers: list[str | None] = []
+
+    def build(*args: Any) -> BuiltCheckpoints:
+        keepers.extend(lease.job_id for lease in read_leases(str(own.parent)))
+        return build_unchanged(*args)
+
+    monkeypatch.setattr(exporting, "build_unchanged", build)
     quiet = cli.ok("export", "-q", "rides", str(tmp_path / "plain"))
+    assert keepers == [job.job_id], "no purge removes them meanwhile"
+    assert [each.name for each in own.parent.iterdir()] == [own.name]
     assert quiet.out.splitlines() == [f"file:{tmp_path}/plain/counts"]
     assert read_whole_cut(str(tmp_path / "plain" / "counts")).batch_id == 3
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import Client
+from flinkish.launch.offline import kept_from_purge
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavedQuery
@@ -233,6 +234,20 @@ def test_while_a_savepoint_of_it_is_written_a_job_stays(cli: Command) -> None:
         assert "a savepoint is being written by eva@host" in reason(cli, job, *options)
         assert cli.ok("purge", *OLD, "--yes", "-q", *options).out == ""
     assert cli.ok("purge", *OLD, "--yes", "-q", *options).out.split() == [job]
+
+
+def test_while_its_checkpoints_are_read_for_an_unknown_place_a_job_stays(cli: Command) -> None:
+    """By an export, or by a savepoint into a directory that the registry has not seen."""
+    job = add(cli, "a")
+    with cli.registry() as registry:
+        record = registry.job(job)
+    with kept_from_purge(record, "eva@host"):
+        assert "state is being copied or rewritten by eva@host" in reason(cli, job)
+        assert cli.ok("purge", *OLD, "--yes", "-q").out == ""
+    assert cli.ok("purge", *OLD, "--yes", "-q").out.split() == [job]
+    with kept_from_purge(record, "eva@host"):
+        assert os.listdir(cli.directory / "checkpoints") == ["_locks"]
+    assert os.listdir(cli.directory / "checkpoints") == []
 
 
 def test_where_leases_cannot_be_read_every_job_stays(cli: Command) -> None:

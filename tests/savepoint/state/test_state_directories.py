@@ -123,7 +123,7 @@ def test_it_keeps_nobody_out_and_is_nobodys_garbage(place: str) -> None:
         assert [entry.path for entry in read_catalog(place).savepoints] == [kept]
         [lease] = read_leases(place)
         assert (lease.kind, lease.path) == (Kind.REWRITE, scratch)
-        assert lease.describe().startswith("state is being rewritten by me@host")
+        assert lease.describe().startswith("state is being copied or rewritten by me@host")
         later = time.time() + 100
         with Lease.take(place, Kind.PRUNE, owner="other@host"):
             pass
