@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from flinkish.config import Config, parse_duration
 from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
-from flinkish.driver.requests.agent import Agent, leave_without_jvm, persistently
+from flinkish.driver.requests.agent import Agent, leave_without_jvm
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.query_reports import persistently
 from flinkish.driver.script import (
     ProgramOutcome,
     hint_of,

@@ -20,7 +20,7 @@ from flinkish.driver.job import conclude
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.requests import actions, agent, drain, job_savepoint, time_limit
 from flinkish.driver.requests.agent import leave_without_jvm
-from flinkish.driver.runtime import job_session, query_starts, quiesce
+from flinkish.driver.runtime import job_session, query_reports, query_starts, quiesce
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.query_setup import Prepared
@@ -50,7 +50,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.liveness import process_ref
 from flinkish.restore.origin.restore_inputs import NewSink
 from flinkish.savepoint.write.writer import write_savepoint
-from tests.driver.runtime.test_query_reports import Run, fake_query
+from tests.driver.runtime.test_query_reports import HERE, Run, fake_query
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
@@ -463,6 +463,28 @@ def test_a_savepoint_is_refused_while_any_unnamed_query_runs_without_flinkish(
     assert runtime.not_served() == {"without a name": "it cannot be served"}
 
 
+def test_a_job_waits_for_the_registry_before_its_next_query(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a restart of the registry's server would fail a program that has several queries."""
+    monkeypatch.setattr(query_reports, "_PAUSE", 0.0)
+    for method in ("queries", "facts"):
+        monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
+    launch = Launch("/a.py")
+    registry.add_job(job := JobRecord("c" * 32, "c", JobState.RESTARTING, 1.0, launch))
+    runtime = Runtime(registry, job, "/root")
+    run = Run(is_active=False)
+    runtime._gate.add(fake_query("first", tmp_path, run))
+    for method in ("heartbeat", "claim_resources"):
+        monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
+    sink = NewSink("parquet", "/out")
+    with runtime._reports.starting("second", HERE):
+        runtime._starts._others.take("second", sink, None, None)
+    assert [query.active for query in registry.queries(job.job_id)] == [False]
+    assert [claim.query for claim in registry.writers()] == ["second"]
+    assert runtime.fatal is None
+
+
 @pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])
 def test_a_guest_takes_its_output_once_the_registry_is_back(
     registry: Registry,
@@ -538,7 +560,7 @@ def test_a_driver_that_starts_waits_for_the_registry(
 
     monkeypatch.setattr(driver_job, "assemble", refuse)
     monkeypatch.setattr(driver_job, "Registry", SimpleNamespace(open=lambda *_, **__: registry))
-    monkeypatch.setattr(agent, "_PAUSE", 0.0)
+    monkeypatch.setattr(query_reports, "_PAUSE", 0.0)
     monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
     monkeypatch.setenv("FLINKISH_REGISTRY", "sqlite:////r.db")
     monkeypatch.setenv("FLINKISH_JOB_ID", runtime.job_id)
@@ -574,7 +596,7 @@ def test_the_end_of_a_job_is_recorded_once_the_registry_is_back(
     runtime = bare_runtime(registry)
     if ending is not None:
         runtime.end(ending)
-    monkeypatch.setattr(agent, "_PAUSE", 0.0)
+    monkeypatch.setattr(query_reports, "_PAUSE", 0.0)
     monkeypatch.setattr(registry, method, Away(getattr(registry, method)))
     idle: Any = SimpleNamespace(close=lambda: None)
     hook: Any = SimpleNamespace(remove=lambda: None)

@@ -8,11 +8,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import TypeVar
 
 from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
 from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.query_reports import persistently
 from flinkish.errors import DriverLost, FlinkishError, RegistryError, WrongState
 from flinkish.launch.restart_strategy import failed_state
 from flinkish.registry.jobs import JobState, ProcessRef
@@ -20,11 +20,8 @@ from flinkish.registry.liveness import process_ref
 
 #: The variable with the port of the JVM that has started this Python (``PythonRunner``).
 GATEWAY = "PYSPARK_GATEWAY_PORT"
-_T = TypeVar("_T")
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
 _PAUSE = 1.0  # seconds between attempts to use the registry
-#: Seconds for which :func:`persistently` repeats an action.
-_PATIENCE = 300.0
 _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
 
 
@@ -53,7 +50,7 @@ class Agent:
         self._closed = threading.Event()
         #: The process id of the JVM, if that has started this process; else None.
         self._parent = os.getppid() if let_go is None or GATEWAY in os.environ else None
-        recorded = runtime.registry.job(runtime.job_id).driver
+        recorded = persistently(lambda: runtime.registry.job(runtime.job_id)).driver
         self._driver: ProcessRef | None = process_ref() if recorded is not None else None
         self._threads = [
             threading.Thread(target=self._serve, name="flinkish-agent", daemon=True),
@@ -187,23 +184,6 @@ def leave_without_jvm(runtime: Runtime, leave: Callable[[int], None] = os._exit)
         log(changed.message)
     finally:
         leave(1 if ending is None else 0)
-
-
-def persistently(action: Callable[[], _T]) -> _T:
-    """Return the action's result; repeat the action for a while if the registry is unavailable.
-
-    Raises RegistryError if the registry stays unavailable. A job whose end is not recorded would
-    count as failed, and might be restarted.
-    """
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return action()
-        except RegistryError as error:
-            log(f"registry: {error.message}")
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(_PAUSE)
 
 
 def finish_now(

@@ -7,10 +7,11 @@ leave out its earlier run meanwhile.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from flinkish.driver.log import log
 from flinkish.driver.runtime.job_session import JobSession
@@ -30,6 +31,10 @@ from flinkish.registry.liveness import process_ref
 #: Seconds after a reader has declared the job lost during which its driver may go on. Later, people
 #: may have used the job's state where the registry does not see it, as with plain Spark.
 _OUT_OF_SIGHT = 300.0
+#: Seconds for which :func:`persistently` repeats an action, and between two attempts.
+_PATIENCE = 300.0
+_PAUSE = 1.0
+_T = TypeVar("_T")
 
 
 class QueryReports:
@@ -126,15 +131,7 @@ class QueryReports:
         Raises UsageError if the name is taken (:meth:`_is_taken`); Spark checks names only within a
         session.
         """
-        with self._lock:
-            if self._is_taken(name, session):
-                error = _name_of_two(name)
-                self._fail(error)
-                raise error
-            ended = [query for query in self._queries() if spark_jvm.has_ended(query.jsq)]
-            if ended:
-                self._registry.heartbeat(self._job_id, [status_of(query) for query in ended])
-            self._starting.append(name)
+        persistently(lambda: self._reserve(name, session))  # each attempt takes the lock anew
         handles: list[Any] = []
         try:
             yield handles
@@ -144,6 +141,18 @@ class QueryReports:
             raise
         finally:
             self._starting.remove(name)
+
+    def _reserve(self, name: str, session: Any) -> None:
+        """Count query ``name`` as being started, once the queries that have ended are reported."""
+        with self._lock:
+            if self._is_taken(name, session):
+                error = _name_of_two(name)
+                self._fail(error)
+                raise error
+            ended = [query for query in self._queries() if spark_jvm.has_ended(query.jsq)]
+            if ended:
+                self._registry.heartbeat(self._job_id, [status_of(query) for query in ended])
+            self._starting.append(name)
 
     def _is_taken(self, name: str, session: Any) -> bool:
         """Return whether query ``name`` is being started, or runs where Spark does not notice it.
@@ -176,3 +185,36 @@ def _name_of_two(name: str) -> UsageError:
         f"two running queries of the program have the same name: '{name}'",
         hint="give each query a different queryName, even across sessions (newSession)",
     )
+
+
+def persistently(action: Callable[[], _T]) -> _T:
+    """Return the action's result; repeat the action for a while if the registry is unavailable.
+
+    Raises RegistryError if the registry stays unavailable. A job whose end is not recorded would
+    count as failed, and might be restarted.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return action()
+        except RegistryError as error:
+            log(f"registry: {error.message}")
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE)
+
+
+def patient(registry: Registry) -> Registry:
+    """Return a registry each of whose methods is called :func:`persistently`."""
+    return cast("Registry", _Patient(registry))
+
+
+class _Patient:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._registry, name)
+        if not callable(value):
+            return value
+        return lambda *given, **named: persistently(lambda: value(*given, **named))

@@ -24,7 +24,7 @@ from flinkish.driver.runtime.handover import await_turn
 from flinkish.driver.runtime.job_session import JobSession
 from flinkish.driver.runtime.naming import own_place
 from flinkish.driver.runtime.program_gate import ProgramGate
-from flinkish.driver.runtime.query_reports import QueryReports
+from flinkish.driver.runtime.query_reports import QueryReports, patient
 from flinkish.driver.runtime.query_setup import Preparer
 from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.runtime.running_query import ManagedQuery, set_identity
@@ -58,6 +58,12 @@ class QueryStarts:
         reports: QueryReports,
         let_go: Callable[[Sequence[ManagedQuery]], None],
     ) -> None:
+        spec = job.launch.restore
+        #: Of a program that another launcher started, a query that flinkish cannot serve runs
+        #: without flinkish. But a program that asks for a restore must not start without it.
+        self.is_guest = job.launch.external is not None and spec is None
+        if not self.is_guest:
+            registry = patient(registry)
         self._registry = registry
         self._job_id = job.job_id
         self._checkpoint_root = checkpoint_root
@@ -67,14 +73,10 @@ class QueryStarts:
         self._let_go = let_go
         self.launch = job.launch
         planning = Planning(job.launch.options)
-        spec = job.launch.restore
         earlier = earlier_runs(registry, job)
         self.restorer, lost = _restorer(registry, job, planning, earlier)
         path = None if spec is None else spec.path
         mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead
-        #: Of a program that another launcher started, a query that flinkish cannot serve runs
-        #: without flinkish. But a program that asks for a restore must not start without it.
-        self.is_guest = job.launch.external is not None and spec is None
         judge = Adviser if self.is_guest else StartJudge
         self._others = OtherJobs(registry, job.job_id, path)
         self._judge = judge(registry, job, self._others, mode)
