@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -249,6 +249,7 @@ def test_a_checkpoint_without_a_scheme_is_looked_for_where_spark_puts_it(
         yield
 
     monkeypatch.setattr(query_starts, "file_sink_log_ready", ready)
+    monkeypatch.setattr(query_reports, "at_start", lambda *_: nullcontext())
     monkeypatch.setattr(spark_jvm, "checkpoint_root", lambda _: "hdfs://host/ck")
     prepared = Prepared("q", False, None, None, None, (), own="/ck")
     monkeypatch.setattr(runtime._starts._preparer, "prepare", lambda *_, **__: prepared)
@@ -483,6 +484,57 @@ def test_a_job_waits_for_the_registry_before_its_next_query(
     assert [query.active for query in registry.queries(job.job_id)] == [False]
     assert [claim.query for claim in registry.writers()] == ["second"]
     assert runtime.fatal is None
+
+
+@pytest.mark.parametrize(
+    ("external", "patience", "runs"),
+    [(None, 60.0, True), (None, 0.0, False), (ExternalLauncher("python", "1"), 0.0, True)],
+    ids=["away for a while", "away for long", "guest"],
+)
+def test_the_registry_knows_a_query_before_it_runs_a_batch(
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    external: ExternalLauncher | None,
+    patience: float,
+    runs: bool,
+) -> None:
+    """Else the job's next run starts from the beginning if the driver dies before its report."""
+    runtime = bare_runtime(registry, external)
+    at_start: list[Callable[[Any], None]] = []
+    told_to_end: list[Any] = []
+    jsq = Run()
+    known: list[list[str]] = []
+
+    @contextmanager
+    def listening(_session: Any, _name: str, call: Callable[[Any], None]) -> Iterator[None]:
+        at_start.append(call)
+        yield
+
+    def begin() -> Any:
+        for call in at_start:
+            call(jsq)
+        if not told_to_end:  # Spark runs the first batch
+            known.append([query.name for query in registry.queries(runtime.job_id)])
+        return SimpleNamespace(_jsq=jsq)
+
+    monkeypatch.setattr(query_reports, "at_start", listening)
+    monkeypatch.setattr(query_reports, "_PAUSE", 0.0)
+    monkeypatch.setattr(query_reports, "_PATIENCE", patience)
+    monkeypatch.setattr(spark_jvm, "end_after_batch", lambda _, ended: told_to_end.append(ended))
+    monkeypatch.setattr(spark_jvm, "checkpoint_root", lambda _: "/ck")
+    prepared = Prepared("q", False, "/ck", None, None, ())
+    monkeypatch.setattr(runtime._starts._preparer, "prepare", lambda *_, **__: prepared)
+    monkeypatch.setattr(registry, "heartbeat", Away(registry.heartbeat))
+    session = SimpleNamespace(**vars(HERE), sparkContext=None)
+    writer: Any = SimpleNamespace(_spark=session, queryName=lambda _: None, option=lambda *_: None)
+    if not runs:
+        with pytest.raises(RegistryError):
+            runtime._starts._begun("q", writer, WriterFacts("q"), begin, [])
+        assert told_to_end == [jsq]
+        assert isinstance(runtime.fatal, RegistryError)
+        return
+    runtime._starts._begun("q", writer, WriterFacts("q"), begin, [])
+    assert known == [["q"] if external is None else []]
 
 
 @pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])

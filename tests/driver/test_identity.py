@@ -83,12 +83,17 @@ def test_a_heartbeat_never_waits_for_a_restore(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(restore_gate, "FirstBatch", lambda *_: watch)
     monkeypatch.setattr(restore_gate, "at_start", lambda *_: nullcontext())
     monkeypatch.setattr(restore_gate, "_HOLD_LIMIT", 0.0)
-    restorer, let_go = SlowRestorer(), threading.Event()
+    restorer, let_go, closed = SlowRestorer(), threading.Event(), list[bool]()
+
+    def record(_: object) -> None:
+        closed.append(gate.closed)
+        let_go.set()
+
     gate = restore_gate.RestoreGate(
         restorer,  # type: ignore[arg-type]
         list,
         lambda _: None,
-        lambda _: let_go.set(),
+        record,
     )
     prepared = query_setup.Prepared("q", False, "/q", None, None, ())
     with gate.starting():
@@ -103,6 +108,9 @@ def test_a_heartbeat_never_waits_for_a_restore(monkeypatch: pytest.MonkeyPatch) 
     assert not let_go.is_set(), "the heartbeat went on before the table was back"
     restorer.go_on.set()
     assert let_go.wait(60)
+    assert gate._late is not None
+    gate._late.join(60)
+    assert closed == [True], "a query ran before the registry knew it"
     assert not gate.closed
 
 

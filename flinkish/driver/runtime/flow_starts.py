@@ -24,6 +24,7 @@ class FlowStarts:
 
     ``is_guest`` says that no flow is refused: one that cannot be prepared runs all the same.
     ``on_start`` is called after each step that may have been the last of the job's start.
+    ``record`` records a query in the registry, or raises FlinkishError.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class FlowStarts:
         start_phase: StartPhase,
         not_served: list[tuple[str, Any, str]],
         on_start: Callable[[], None],
+        record: Callable[[ManagedQuery], None],
         *,
         paths: PathMap,
         is_guest: bool,
@@ -44,6 +46,7 @@ class FlowStarts:
         self._start_phase = start_phase
         self._not_served = not_served
         self._on_start = on_start
+        self._record = record
         self._paths = paths
         self.is_guest = is_guest
         self._flows: Sequence[str] = ()
@@ -97,7 +100,8 @@ class FlowStarts:
         """Wait until no request is in flight, then take the query; return False if it must end.
 
         The query, which has planned no batch yet, must end if the job is over by then. It must also
-        end if the log of its file sink cannot be made ready, unless the flow is a guest's.
+        end if it cannot be recorded, or the log of its file sink cannot be made ready, unless the
+        flow is a guest's.
         """
         with self._gate.changed:
             self._gate.settle()
@@ -105,6 +109,12 @@ class FlowStarts:
                 return False
             with self._start_phase.starting(query.name):
                 self._gate.add(query)
+        if not self.is_guest:
+            try:
+                self._record(query)
+            except FlinkishError as unrecorded:
+                self._gate.fail(unrecorded)
+                return False
         self._on_start()
         if restored:
             error = make_log_ready(query.jsq, query.session, query.name, self._paths)

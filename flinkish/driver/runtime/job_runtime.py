@@ -250,9 +250,8 @@ class Runtime:
         self._starts.adopt(query)
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
-        """Carry out the steps that are due when held queries may run."""
-        self._reports.try_send()  # now with the queries whose tables were rolled back
-        self._running_if_started()
+        """Record held queries, among them those whose tables were rolled back, before they run."""
+        self._reports.record()
 
     def _running_if_started(self) -> None:
         """Make the job RUNNING, once, when the program has started its queries."""

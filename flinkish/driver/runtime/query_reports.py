@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from flinkish.driver.log import log
@@ -21,6 +22,7 @@ from flinkish.driver.runtime.running_query import (
     status_of,
     what_lasts,
 )
+from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, RegistryError, UsageError
 from flinkish.messages.queries import QueryStatus
@@ -120,6 +122,50 @@ class QueryReports:
             log(f"registry: {error.message}")
             return False
         return True
+
+    def record(self, query: ManagedQuery | None = None) -> None:
+        """Report all queries, or one that is being started, before Spark may run batches of them.
+
+        Else the job's next run would not know their checkpoints if this driver died before the next
+        report. Waits for the registry, and raises RegistryError if it stays unavailable.
+        """
+
+        def report() -> None:
+            if query is None:
+                self.send()
+            else:
+                self._registry.heartbeat(self._job_id, [status_of(query)])
+            if not self._registry.is_reached:
+                raise RegistryError("the registry has not been reached")
+
+        persistently(report)
+
+    @contextmanager
+    def recording(
+        self, name: str, session: Any, query_of: Callable[[Any], ManagedQuery]
+    ) -> Iterator[None]:
+        """Record query ``name`` when it starts inside the block, before it plans a batch.
+
+        Enter this before what may hold the query at its start. ``query_of`` makes the query of
+        Spark's handle. If it cannot be recorded, it runs no batch, and the error fails the job. A
+        query whose table must be rolled back is recorded after that.
+        """
+        errors: list[FlinkishError] = []
+
+        def record(jsq: Any) -> None:
+            if name in self._to_roll_back():
+                return
+            try:
+                self.record(query_of(SimpleNamespace(_jsq=jsq)))
+            except FlinkishError as error:
+                spark_jvm.end_after_batch(session._jvm, jsq)
+                self._fail(error)
+                errors.append(error)
+
+        with at_start(session, name, record):
+            yield
+        if errors:
+            raise errors[0]
 
     @contextmanager
     def starting(self, name: str, session: Any) -> Iterator[list[Any]]:

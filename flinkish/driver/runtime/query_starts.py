@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -44,7 +44,7 @@ QUERIES = "execution.start.queries"
 class QueryStarts:
     """Starts the queries of one job, and decides what each of them starts from.
 
-    ``let_go`` is called with held queries once they may run (:class:`.RestoreGate`). A handover
+    ``let_go`` is called with held queries before they run (:class:`.RestoreGate`). A handover
     replaces ``launch``, ``restorer`` and ``restore_gate`` when its savepoint is named.
     """
 
@@ -75,10 +75,9 @@ class QueryStarts:
         planning = Planning(job.launch.options)
         earlier = earlier_runs(registry, job)
         self.restorer, lost = _restorer(registry, job, planning, earlier)
-        path = None if spec is None else spec.path
         mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead
         judge = Adviser if self.is_guest else StartJudge
-        self._others = OtherJobs(registry, job.job_id, path)
+        self._others = OtherJobs(registry, job.job_id, None if spec is None else spec.path)
         self._judge = judge(registry, job, self._others, mode)
         self._preparer = Preparer(
             checkpoint_root,
@@ -195,6 +194,7 @@ class QueryStarts:
             self.start_phase,
             self._not_served,
             on_start,
+            self._reports.record,
             paths=self._paths(),
             is_guest=self.is_guest,
         )
@@ -291,38 +291,38 @@ class QueryStarts:
         set_identity(writer, prepared.name, prepared.location or prepared.own)
         kept = facts.copy()
         checkpoint = prepared.location or qualified(own_location(facts, session), session)
+
+        def managed(handle: Any) -> ManagedQuery:
+            return ManagedQuery(
+                name=prepared.name,
+                generated_name=prepared.generated_name,
+                facts=kept,
+                writer=writer,
+                begin=begin,
+                handle=handle,
+                root_uri=spark_jvm.checkpoint_root(handle._jsq),
+                session=session,
+                query_id=str(handle._jsq.id().toString()),
+                run_id=str(handle._jsq.runId().toString()),
+                restored_batch=prepared.restored_batch,
+                planned=prepared.planned,
+                notes=prepared.notes,
+                plan=prepared.plan,
+                own=prepared.own,
+            )
+
+        fail = None if self.is_guest else self._gate.fail
         with (
+            nullcontext() if self.is_guest else self._reports.recording(name, session, managed),
             self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,
             file_sink_log_ready(
-                session,
-                prepared.name,
-                facts.format,
-                checkpoint,
-                self._paths(),
-                None if self.is_guest else self._gate.fail,
+                session, prepared.name, facts.format, checkpoint, self._paths(), fail
             ),
         ):
-            handle = begin()
-            handles.append(handle)
-            started(handle._jsq)  # at once, before the query plans a batch
-        return ManagedQuery(
-            name=prepared.name,
-            generated_name=prepared.generated_name,
-            facts=kept,
-            writer=writer,
-            begin=begin,
-            handle=handle,
-            root_uri=spark_jvm.checkpoint_root(handle._jsq),
-            session=session,
-            query_id=str(handle._jsq.id().toString()),
-            run_id=str(handle._jsq.runId().toString()),
-            restored_batch=prepared.restored_batch,
-            planned=prepared.planned,
-            notes=prepared.notes,
-            plan=prepared.plan,
-            own=prepared.own,
-        )
+            handles.append(begin())
+            started(handles[-1]._jsq)  # at once, before the query plans a batch
+        return managed(handles[-1])
 
 
 def _restorer(

@@ -46,7 +46,7 @@ class RestoreGate:
     """The gate of one job; without a ``restorer`` it is always open.
 
     ``queries`` returns the newest run of every query. ``fail`` records the error that the job fails
-    with. ``let_go`` is called with the queries that may run, once they may.
+    with. ``let_go`` is called with the queries before they may run; its error refuses the start.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ class RestoreGate:
         the program waits for without a limit; None if it waits for any, or for a while only.
 
         Raises NonRestoredState if state has no owner and ``-n`` was not given, UsageError if an
-        option names something that no query has or can still have, and TableError if a table cannot
-        be rolled back to the savepoint.
+        option names something that no query has or can still have, TableError if a table cannot be
+        rolled back to the savepoint, and the errors of ``let_go``.
         """
         if self._restorer is None or (self._settled and not self.closed):
             return
@@ -155,15 +155,16 @@ class RestoreGate:
         try:
             notes = self._restorer.check(more_to_come=more)
             self._restorer.roll_back([query.name for query in queries])
+            self._noted(notes)
+            if self.closed:
+                self._let_go(queries)
         except FlinkishError as error:
             self._fail(error)
             self._end_held()
             raise
-        self._noted(notes)
         self._settled = not more
         if self.closed:
             self.open()
-            self._let_go(queries)
 
     def _wait_for_starts(self, restorer: Restorer) -> None:
         """Wait for queries that other threads of the program start.

@@ -53,6 +53,11 @@ class Run:
     def queryExecutionThread(self) -> Run:
         return self
 
+    def id(self) -> Any:
+        return SimpleNamespace(toString=lambda: "an-id")
+
+    runId = id
+
     def isAlive(self) -> bool:
         return self.is_active
 

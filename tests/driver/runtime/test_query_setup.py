@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.runtime import query_reports
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
@@ -246,6 +248,7 @@ def test_the_state_of_a_query_that_spark_refuses_has_no_owner_until_its_next_sta
 ) -> None:
     origin = unpack("spark43-hdfs-agg", tmp_path)
     monkeypatch.setattr(Planning, "plan_to_run", NoPlan.plan_to_run)
+    monkeypatch.setattr(query_reports, "at_start", lambda *_: nullcontext())
     launch = Launch("/a.py", restore=RestoreSpec(str(origin)))
     job = JobRecord("a" * 32, "a", JobState.CREATED, 1.0, launch)
     registry.add_job(job)

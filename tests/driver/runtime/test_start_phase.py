@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.driver.runtime.flow_starts import FlowStarts
+from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.start_phase import (
     ASKED,
     COMPLETE,
@@ -15,6 +16,7 @@ from flinkish.driver.runtime.start_phase import (
     QUIET_ANNOUNCED,
     StartPhase,
 )
+from flinkish.errors import RegistryError
 
 
 class Clock:
@@ -53,6 +55,7 @@ def test_the_flows_of_a_pipeline_are_those_that_were_announced() -> None:
         start_phase=phase,
         not_served=[],
         on_start=lambda: None,
+        record=lambda _: None,
         paths=nothing,
         is_guest=False,
     )
@@ -60,6 +63,30 @@ def test_the_flows_of_a_pipeline_are_those_that_were_announced() -> None:
     assert (phase.is_over, phase.is_complete, phase.missing) == (True, False, 1)
     starts.flows_prepared(flows)
     assert (phase.is_complete, phase.missing) == (True, 0)
+
+
+@pytest.mark.parametrize("is_guest", [False, True])
+def test_a_flow_that_cannot_be_recorded_runs_no_batch(is_guest: bool) -> None:
+    gate = ProgramGate()
+    nothing: Any = None
+
+    def refuse(_: object) -> None:
+        raise RegistryError("the server restarts")
+
+    starts = FlowStarts(
+        preparer=nothing,
+        restorer=None,
+        gate=gate,
+        start_phase=StartPhase(),
+        not_served=[],
+        on_start=lambda: None,
+        record=refuse,
+        paths=nothing,
+        is_guest=is_guest,
+    )
+    query: Any = SimpleNamespace(name="a", run_id="r")
+    assert starts.flow_started(query, restored=False) is is_guest
+    assert (gate.fatal is None) is is_guest
 
 
 def test_a_query_that_is_being_started_is_named() -> None:
