@@ -126,7 +126,6 @@ def _record_unstarted(url: str, job_id: str, error: FlinkishError) -> None:
     """Record that a job's driver could not be started."""
     with Registry.open(url, create=False) as registry:
         registry.transition(job_id, JobState.FAILED, error.message, failure=error.to_record())
-        registry.abandon(job_id, error.to_record())
 
 
 def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:
@@ -203,8 +202,6 @@ def _record_end(
             return None
         ended_by = registry.ended_by(job_id)
         if ended_by is not None and may_follow(job.state, ENDS[ended_by]):
-            over = WrongState("the job ended before it served the request")
-            registry.abandon(job_id, over.to_record())
             why = f"{how}, after the {ended_by.value} was complete"
             registry.transition(job_id, ENDS[ended_by], why)
             return None
@@ -307,7 +304,6 @@ def _record_requested_end(url: str, job_id: str) -> None:
         if canceled is None and not registry.job(job_id).state.is_final:
             lost = DriverLost("its supervisor was ended before it could start the driver again")
             registry.transition(job_id, JobState.FAILED, lost.message, failure=lost.to_record())
-            registry.abandon(job_id, lost.to_record())
 
 
 def _persistently(action: Callable[[], _T]) -> _T:

@@ -200,11 +200,8 @@ class Registry(SavepointTable, UpgradeRecords):
                 "SELECT state FROM flinkish_states WHERE job_id = :id ORDER BY number DESC LIMIT 2",
                 id=job.job_id,
             )[-1]["state"]
-            values = {"state": before, "end_time": None, "failure": None, "heartbeat": now}
-            set_fields(tx, job.job_id, values)
-            tx.execute(
-                "UPDATE flinkish_jobs SET acknowledged = NULL WHERE job_id = :id", id=job.job_id
-            )
+            none = dict.fromkeys(("end_time", "failure", "acknowledged"))
+            set_fields(tx, job.job_id, {"state": before, "heartbeat": now, **none})
             # No RESTARTING, which would count as a restart.
             why = "its driver had only been out of sight"
             record_state(tx, job.job_id, JobState(before), now, why)

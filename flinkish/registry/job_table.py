@@ -12,6 +12,7 @@ from flinkish.registry import statements
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
 from flinkish.registry.purging import Purging, still_purged, why_purged
+from flinkish.registry.requests import fail_unfinished
 from flinkish.registry.rows import (
     JOB_COLUMNS,
     change_of,
@@ -49,7 +50,6 @@ class JobTable(Purging):
         ``unique_name``, NameTaken if such a job exists, Locked if an upgrade holds the job or name.
         """
         values = job_values(job)
-        columns = list(values)
 
         def work(tx: Transaction) -> None:
             if unique_name:
@@ -59,8 +59,8 @@ class JobTable(Purging):
             if tx.rows("SELECT 1 AS one FROM flinkish_jobs WHERE job_id = :id", id=job.job_id):
                 raise RegistryError(f"job {job.job_id} is already in the registry")
             tx.execute(
-                f"INSERT INTO flinkish_jobs ({', '.join(columns)}, revision) "
-                f"VALUES ({', '.join(':' + c for c in columns)}, 0)",
+                f"INSERT INTO flinkish_jobs ({', '.join(values)}, revision) "
+                f"VALUES ({', '.join(':' + c for c in values)}, 0)",
                 **values,
             )
             record_state(tx, job.job_id, job.state, job.start_time, None)
@@ -97,10 +97,7 @@ class JobTable(Purging):
                 n=len(reference),
                 prefix=reference.lower(),
             )
-        by_name = self._read(
-            f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE name = :name", name=reference
-        )
-        named = [job_of(row) for row in by_name]
+        named = self.jobs(name=reference)
         if include_final and len(named) > 1 and all(job.state.is_final for job in named):
             named = self._not_superseded(named)
         by_prefix = [job_of(row) for row in by_id]
@@ -154,9 +151,10 @@ class JobTable(Purging):
     ) -> JobRecord:
         """Move a job to another state, append to its history, and return the updated job.
 
-        A final state sets the end time. If the job is already in the state, nothing is appended. A
-        missing failure or exit status is added, and a guessed failure, ``driver-lost``, is replaced
-        by the real one. ``seen`` is the record from which a reader concluded that the job is lost.
+        A final state sets the end time, and fails the unfinished requests, which the job's next
+        driver would serve. If the job is already in the state, nothing is appended. A missing
+        failure or exit status is added, and a guessed failure, ``driver-lost``, is replaced by the
+        real one. ``seen`` is the record from which a reader concluded that the job is lost.
 
         Raises JobNotFound, and WrongState if ``new`` may not follow the current state, the job has
         another driver (:meth:`act_as`), or its state, processes or heartbeat differ from ``seen``.
@@ -184,6 +182,8 @@ class JobTable(Purging):
                 if new.is_final:
                     values["end_time"] = now
                 record_state(tx, job.job_id, new, now, reason)
+            if new.is_final:
+                fail_unfinished(tx, "job_id", job.job_id, failure, now)
             set_fields(tx, job.job_id, values)
             return job_row(tx, job.job_id)
 
@@ -243,11 +243,11 @@ class JobTable(Purging):
                     "exit_status": None,
                     "failure": None,
                     "heartbeat": now,
+                    "acknowledged": None,
                 },
             )
-            tx.execute(
-                "UPDATE flinkish_jobs SET acknowledged = NULL WHERE job_id = :id", id=job.job_id
-            )
+            if job.state.is_final:  # left by an earlier version; others are for the next driver
+                fail_unfinished(tx, "job_id", job.job_id, None, now)
             # The next driver makes its own claims, perhaps for queries with other names.
             tx.execute("DELETE FROM flinkish_claims WHERE job_id = :id", id=job.job_id)
             record_state(tx, job.job_id, JobState.RESTARTING, now, reason)

@@ -199,9 +199,7 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
             if state is JobState.CANCELED and ended_by is None:
                 canceled = carry_out_cancel(registry, job.job_id, reason, seen=job)
                 return canceled or registry.job(job.job_id)
-            ended = registry.transition(job.job_id, state, reason, failure=failure, seen=job)
-            registry.abandon(job.job_id, lost)
-            return ended
+            return registry.transition(job.job_id, state, reason, failure=failure, seen=job)
         except WrongState:
             return registry.job(job.job_id)  # it ended properly or was restarted after it was read
         except RegistryError:
@@ -222,7 +220,7 @@ def carry_out_cancel(
     if state.is_final or (request_id is None and state is not JobState.CANCELLING):
         return None
     registry.transition(job_id, JobState.CANCELLING, "cancel requested", seen=seen)
-    # The requests first: nobody comes back to those of a job that has ended.
+    # The cancel first: the end of the job fails what is unfinished.
     if request_id is not None:
         registry.complete(request_id, RequestResult(stop_method="kill"))
     ended = WrongState("the job was canceled before it served the request")

@@ -172,13 +172,7 @@ class Mailbox:
                 try:
                     return _request(tx, rows[0]["request_id"])
                 except (RegistryError, UnsupportedFormat) as error:
-                    tx.execute(
-                        "UPDATE flinkish_requests SET state = 'FAILED', error = :error, "
-                        "finished = :now WHERE request_id = :id",
-                        error=dump(error.to_record()),
-                        now=self.now(),
-                        id=rows[0]["request_id"],
-                    )
+                    fail_unfinished(tx, "request_id", taken[0], error.to_record(), self.now())
             return None
 
         try:
@@ -193,23 +187,23 @@ class Mailbox:
 
         Returns False if it is not (or no longer) in progress. Raises RequestNotFound.
         """
-        return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
+        return self._settle(request_id, "state = 'IN_PROGRESS'", progress=dump(dict(progress)))
 
     def complete(self, request_id: str, result: RequestResult) -> bool:
         """Complete a request with its result; return False, with no change, if it has ended.
 
         Raises RequestNotFound.
         """
-        values = {"result": result, "state": RequestState.COMPLETED}
-        return self._settle(request_id, f"state IN {_UNFINISHED}", values)
+        values = {"result": dump(encode(result)), "state": RequestState.COMPLETED.value}
+        return self._settle(request_id, f"state IN {_UNFINISHED}", **values)
 
     def fail(self, request_id: str, error: Mapping[str, Any]) -> bool:
         """End a request with an error (``FlinkishError.to_record()``).
 
         Returns and raises as :meth:`complete`.
         """
-        values = {"error": error, "state": RequestState.FAILED}
-        return self._settle(request_id, f"state IN {_UNFINISHED}", values)
+        values = {"error": dump(dict(error)), "state": RequestState.FAILED.value}
+        return self._settle(request_id, f"state IN {_UNFINISHED}", **values)
 
     def abandon(self, job_id: str, error: Mapping[str, Any]) -> int:
         """Fail all unfinished requests of a job, because no driver will serve them.
@@ -219,13 +213,7 @@ class Mailbox:
 
         def work(tx: Transaction) -> int:
             locked(tx, job_id).written_by(self._drivers.get(job_id))
-            return tx.execute(
-                "UPDATE flinkish_requests SET state = 'FAILED', error = :error, finished = :now "
-                f"WHERE job_id = :id AND state IN {_UNFINISHED}",
-                error=dump(dict(error)),
-                now=self.now(),
-                id=job_id,
-            )
+            return fail_unfinished(tx, "job_id", job_id, error, self.now())
 
         return self._database.write(work)
 
@@ -302,16 +290,8 @@ class Mailbox:
     def _read(self, sql: str, **parameters: Any) -> list[Row]:
         return self._database.read(sql, parameters)
 
-    def _settle(self, request_id: str, condition: str, values: Mapping[str, Any]) -> bool:
+    def _settle(self, request_id: str, condition: str, **columns: Any) -> bool:
         """Set columns of a request if its state allows it; a final state also sets the end time."""
-        columns: dict[str, Any] = {}
-        for name, value in values.items():
-            if isinstance(value, RequestResult):
-                columns[name] = dump(encode(value))
-            else:
-                columns[name] = (
-                    value.value if isinstance(value, RequestState) else dump(dict(value))
-                )
 
         def work(tx: Transaction) -> bool:
             if "state" in columns:
@@ -327,6 +307,21 @@ class Mailbox:
             return changed > 0
 
         return self._database.write(work)
+
+
+def fail_unfinished(
+    tx: Transaction, column: str, value: str, error: Mapping[str, Any] | None, now: float
+) -> int:
+    """Fail the unfinished requests with a value in a column; by default, as their job has ended."""
+    if error is None:
+        error = WrongState("the job ended before it served the request").to_record()
+    return tx.execute(
+        "UPDATE flinkish_requests SET state = 'FAILED', error = :error, finished = :now "
+        f"WHERE {column} = :value AND state IN {_UNFINISHED}",
+        error=dump(dict(error)),
+        now=now,
+        value=value,
+    )
 
 
 def new_request_id() -> str:

@@ -293,7 +293,7 @@ def superseded(job: JobRecord, successor: JobRecord) -> Superseded:
 
 def set_fields(tx: Transaction, job_id: str, values: Mapping[str, Any]) -> None:
     """Set columns of a job. Their names come from this package, never from outside."""
-    assert values.keys() <= UPDATABLE | {"state", "launch", "name"}
+    assert values.keys() <= UPDATABLE | {"state", "launch", "name", "acknowledged"}
     if values:
         columns = ", ".join(f"{name} = :{name}" for name in values)
         tx.execute(f"UPDATE flinkish_jobs SET {columns} WHERE job_id = :id", id=job_id, **values)

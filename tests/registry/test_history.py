@@ -96,3 +96,5 @@ def test_any_calls_leave_a_legal_story(
     final = registry.job(job.job_id)
     assert final.state is history[-1] is expected
     assert (final.end_time is not None) == expected.is_final
+    if expected.is_final:
+        assert all(request.state.is_final for request in registry.requests(job.job_id))

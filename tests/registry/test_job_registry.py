@@ -569,6 +569,47 @@ def test_nothing_is_asked_of_an_ended_job(
     assert registry.requests(job.job_id) == []
 
 
+@pytest.mark.parametrize("state", sorted(FINAL_STATES))
+def test_a_job_ends_with_its_requests(
+    registry: Registry, make_job: MakeJob, state: JobState
+) -> None:
+    """Else the driver of its next run would serve them."""
+    job = make_job()
+    registry.add_job(job)
+    done, running, waiting = (
+        registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp")) for _ in "123"
+    )
+    registry.claim(job.job_id)
+    registry.complete(done.request_id, RequestResult())
+    registry.claim(job.job_id)
+    failure = DriverLost("gone").to_record() if state is JobState.FAILED else None
+    registry.transition(job.job_id, state, failure=failure)
+    for request in (running, waiting):
+        ended = registry.request(request.request_id)
+        assert ended.state is RequestState.FAILED
+        assert ended.error is not None
+        assert ended.error["id"] == ("wrong-state" if failure is None else "driver-lost")
+    assert registry.request(done.request_id).state is RequestState.COMPLETED
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.FAILING])
+def test_requests_that_an_ended_job_has_left_are_not_for_its_next_run(
+    registry: Registry, make_job: MakeJob, state: JobState
+) -> None:
+    """Only those of a job that is FAILING wait for the next driver."""
+    job = make_job()
+    registry.add_job(job)
+    request = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
+    # As an earlier version has left it.
+    registry._database.write(
+        lambda tx: tx.execute("UPDATE flinkish_jobs SET state = :state", state=state.value)
+    )
+    registry.restart(registry.job(job.job_id), "again")
+    claimed = registry.claim(job.job_id)
+    is_left = state is JobState.FAILING
+    assert (claimed and claimed.request_id) == (request.request_id if is_left else None)
+
+
 def test_abandoned_requests_fail(registry: Registry, make_job: MakeJob) -> None:
     job = make_job()
     registry.add_job(job)

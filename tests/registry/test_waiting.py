@@ -108,13 +108,22 @@ def test_a_killed_driver_ends_the_wait(registry: Registry, make_job: MakeJob) ->
     assert registry.job(job.job_id).state is JobState.FAILED
 
 
+def left_by(registry: Registry, job: JobRecord) -> None:
+    """End a job as earlier versions did: without its requests."""
+    registry._database.write(
+        lambda tx: tx.execute(
+            "UPDATE flinkish_jobs SET state = 'FINISHED' WHERE job_id = :id", id=job.job_id
+        )
+    )
+
+
 def test_a_request_left_by_an_ended_job_fails(
     registry: Registry, job: JobRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_ORPHAN_GRACE", 0.2)
     monkeypatch.setattr(waiting, "_LIVENESS_INTERVAL", 0.05)
     sent = registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
-    registry.transition(job.job_id, JobState.FINISHED)
+    left_by(registry, job)
     done = wait_request(registry, sent.request_id, 120)
     assert done.state is RequestState.FAILED
     assert done.error is not None
@@ -124,7 +133,7 @@ def test_a_request_left_by_an_ended_job_fails(
 
 def test_a_result_written_after_the_end_still_counts(registry: Registry, job: JobRecord) -> None:
     sent = registry.submit(job.job_id, RequestKind.STOP, SavepointArguments("/sp"))
-    registry.transition(job.job_id, JobState.FINISHED)
+    left_by(registry, job)
     late = threading.Timer(
         0.7, lambda: registry.complete(sent.request_id, RequestResult(stop_method="late"))
     )
