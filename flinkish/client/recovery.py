@@ -10,9 +10,8 @@ from flinkish.client.context import Context
 from flinkish.client.restart_plan import Restart, plan_restart
 from flinkish.client.restarts import carry_out
 from flinkish.errors import FlinkishError
-from flinkish.launch.restart_strategy import may_restart, name_in
-from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.launch.restart_strategy import is_undecided, may_restart, name_in
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.statements import is_guess
 
@@ -97,7 +96,14 @@ def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
         if name_in(job.launch.options) != "none"  # plan_restart refuses those of other launchers
         and not (job.supervisor is not None and is_alive(job.supervisor))  # it restarts the job
         and _ran_on(job, here)
-        and (is_guess(job.failure) or _is_undecided(registry, job))
+        and (
+            is_guess(job.failure)
+            # Its driver left it to a supervisor that no longer ran to restart it.
+            or (
+                may_restart(job.failure, has_run=True)
+                and is_undecided(job, registry.state_history(job.job_id))
+            )
+        )
     ]
 
 
@@ -110,11 +116,3 @@ def _ran_on(job: JobRecord, host: str) -> bool:
     if not hosts and host == os.uname().nodename:
         return job.log_path is not None and os.path.exists(job.log_path)
     return host in hosts
-
-
-def _is_undecided(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job's driver left it to a supervisor that no longer ran to restart it."""
-    if job.exit_status is not None or not may_restart(job.failure, has_run=True):
-        return False
-    states = [change.state for change in registry.state_history(job.job_id)]
-    return states[-2:] == [JobState.FAILING, JobState.FAILED]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from flinkish.config import Config, parse_duration
 from flinkish.errors import InvalidConfiguration
 from flinkish.messages.launch import Launch
-from flinkish.registry.jobs import JobState
+from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 
 KEY = "restart-strategy.type"
 _FIXED = "restart-strategy.fixed-delay."
@@ -179,6 +179,12 @@ def failed_state(launch: Launch) -> JobState:
     With a restart strategy it is FAILING: the job's supervisor decides what follows.
     """
     return JobState.FAILED if name_of(launch) == "none" else JobState.FAILING
+
+
+def is_undecided(job: JobRecord, history: Sequence[JobStateChange]) -> bool:
+    """Return whether a reader has failed a job that its driver left to its supervisor."""
+    states = [change.state for change in history]
+    return job.exit_status is None and states[-2:] == [JobState.FAILING, JobState.FAILED]
 
 
 #: Exit codes of failures that the next attempt would repeat: wrong arguments, a refused restore.

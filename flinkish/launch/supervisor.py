@@ -33,7 +33,7 @@ from flinkish.errors import (
 from flinkish.launch import job_logs, secret_settings
 from flinkish.launch.driver_process import DriverProcess, end_of, explained, how_it_ended
 from flinkish.launch.notifier import Addressees, Notifier
-from flinkish.launch.restart_strategy import may_restart, strategy_of
+from flinkish.launch.restart_strategy import is_undecided, may_restart, strategy_of
 from flinkish.messages.launch import Secrets
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ENDS, JobRecord, JobState, may_follow
@@ -192,36 +192,39 @@ def _record_end(
         failure: Mapping[str, Any] | None = job.failure
         if failure is not None and failure.get("id") == ProgramFailed.id:
             failure = explained(failure, text)
-        registry.update_job(job_id, exit_status=status, failure=failure)
+        registry.update_job(job_id, failure=failure)
         how = f"its driver {how_it_ended(status)}"
-        if job.state is JobState.CANCELLING:
-            carry_out_cancel(registry, job_id, how)
+        undecided = is_undecided(job, registry.state_history(job_id))
+        guessed = job.state is JobState.FAILED and (is_guess(failure) or undecided)
+        if job.state is JobState.CANCELLING or (job.state.is_final and not guessed):
+            registry.update_job(job_id, exit_status=status)
+            if not job.state.is_final:
+                carry_out_cancel(registry, job_id, how)
             return None
-        guessed = job.state is JobState.FAILED and is_guess(failure)
-        if job.state.is_final and not guessed:
-            return None
+        # From here on the exit status comes with the end: it says that this process has decided.
         ended_by = registry.ended_by(job_id)
         if ended_by is not None and may_follow(job.state, ENDS[ended_by]):
             why = f"{how}, after the {ended_by.value} was complete"
-            registry.transition(job_id, ENDS[ended_by], why)
+            registry.transition(job_id, ENDS[ended_by], why, exit_status=status)
             return None
-        if carry_out_cancel(registry, job_id, how) is not None:
+        if carry_out_cancel(registry, job_id, how, exit_status=status) is not None:
             return None
         if end_requested:
             lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended the driver")
             failure = lost.to_record()
             # A transition would keep the failure that the program recorded because of the signal.
             registry.update_job(job_id, failure=failure)
-        elif job.state is not JobState.FAILING or failure is None:
+        elif failure is None or not (undecided or job.state is JobState.FAILING):
             failure = end_of(status, text, started=job.driver is not None).to_record()
         registry.abandon(job_id, failure)
         may = not end_requested and ended_by is None
-        return _fail_or_restart(registry, job, failure, failures, may=may)
+        return _fail_or_restart(registry, job, status, failure, failures, may=may)
 
 
 def _fail_or_restart(
     registry: Registry,
     job: JobRecord,
+    status: int,
     failure: Mapping[str, Any],
     failures: Sequence[float],
     *,
@@ -238,11 +241,13 @@ def _fail_or_restart(
     if delay is None:
         if job.state.is_final:
             # A reader found the job dead before this process could report why.
-            registry.update_job(job.job_id, failure=failure)
+            registry.update_job(job.job_id, failure=failure, exit_status=status)
             return None
         given_up = strategy is not None and has_run and may_restart(failure, has_run=True)
         reason = f"{message} (its restart strategy allows no further attempt)" if given_up else ""
-        registry.transition(job.job_id, JobState.FAILED, reason or message, failure=failure)
+        registry.transition(
+            *(job.job_id, JobState.FAILED, reason or message), failure=failure, exit_status=status
+        )
         return None
     if not job.state.is_final:
         job = registry.transition(job.job_id, JobState.FAILING, message, failure=failure)
@@ -250,7 +255,7 @@ def _fail_or_restart(
     try:
         registry.restart(job, reason, process_ref())
     except Superseded as other:
-        _leave_ended(registry, job, failure, other)
+        _leave_ended(registry, job, status, failure, other)
         return None
     except WrongState as other:  # a reader found the job dead, and it was restarted
         print(f"flinkish: {other.message}", file=sys.stderr)
@@ -260,15 +265,23 @@ def _fail_or_restart(
 
 
 def _leave_ended(
-    registry: Registry, job: JobRecord, failure: Mapping[str, Any], successor: Superseded
+    registry: Registry,
+    job: JobRecord,
+    status: int,
+    failure: Mapping[str, Any],
+    successor: Superseded,
 ) -> None:
     """Record that a failed job is not restarted: another job has continued from its state."""
     print(f"flinkish: {successor.message}", file=sys.stderr)
     complete = {**failure, "message": f"{failure.get('message')}; {successor.message}"}
     if job.state.is_final:
-        registry.update_job(job.job_id, failure=complete)
+        registry.update_job(job.job_id, failure=complete, exit_status=status)
     else:
-        registry.transition(job.job_id, JobState.FAILED, complete["message"], failure=complete)
+        registry.transition(
+            *(job.job_id, JobState.FAILED, complete["message"]),
+            failure=complete,
+            exit_status=status,
+        )
 
 
 def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float) -> bool:

@@ -208,12 +208,17 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
 
 
 def carry_out_cancel(
-    registry: Registry, job_id: str, reason: str, *, seen: JobRecord | None = None
+    registry: Registry,
+    job_id: str,
+    reason: str,
+    *,
+    seen: JobRecord | None = None,
+    exit_status: int | None = None,
 ) -> JobRecord | None:
     """Cancel a job without a driver if a plain cancel asks for it or has begun, and return the job.
 
-    ``seen`` is an argument of :meth:`.Registry.transition`. After a RegistryError it may be called
-    again. Raises WrongState if the job has changed meanwhile.
+    ``seen`` and ``exit_status`` are arguments of :meth:`.Registry.transition`. After a
+    RegistryError it may be called again. Raises WrongState if the job has changed meanwhile.
     """
     request_id = registry.plain_cancel(job_id)
     state = registry.job(job_id).state
@@ -225,7 +230,7 @@ def carry_out_cancel(
         registry.complete(request_id, RequestResult(stop_method="kill"))
     ended = WrongState("the job was canceled before it served the request")
     registry.abandon(job_id, ended.to_record())
-    return registry.transition(job_id, JobState.CANCELED, reason)
+    return registry.transition(job_id, JobState.CANCELED, reason, exit_status=exit_status)
 
 
 def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:

@@ -294,6 +294,46 @@ def test_a_driver_that_a_shutdown_makes_fail_is_lost_whatever_it_has_recorded(
     assert final.failure["id"] == "driver-lost"
 
 
+@pytest.mark.parametrize("method", ["abandon", "transition", "restart"])
+def test_a_supervisor_that_dies_while_it_decides_leaves_no_exit_status(
+    registry: Registry, registry_url: str, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """``recover`` takes it for the sign that a supervisor has decided."""
+    job = supervised(registry, options=RETURNS)
+    failed = ProgramFailed("the program exited with status 1").to_record()
+    registry.transition(job.job_id, JobState.FAILING, "as a driver records it", failure=failed)
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Registry, method, die)
+        with pytest.raises(KeyboardInterrupt):
+            _record_end(registry_url, job.job_id, 1, [1.0], end_requested=False)
+    assert registry.job(job.job_id).exit_status is None
+
+
+@pytest.mark.parametrize("attempts", [1, 3], ids=["goes on", "gives up"])
+def test_a_job_that_a_reader_has_failed_is_decided_on_by_its_supervisor_once(
+    registry: Registry, registry_url: str, attempts: int
+) -> None:
+    """The registry was away for so long that the reader came first."""
+    job = supervised(registry, options=RETURNS)
+    failed = ProgramFailed("the program exited with status 1").to_record()
+    registry.transition(job.job_id, JobState.FAILING, "as a driver records it", failure=failed)
+    lost = DriverLost("the driver process is gone").to_record()
+    registry.transition(job.job_id, JobState.FAILED, "seen by a reader", failure=lost)
+    end = partial(_record_end, registry_url, job.job_id, 1, end_requested=False)
+    assert end([1.0] * attempts) == (0.05 if attempts == 1 else None)
+    final = registry.job(job.job_id)
+    if attempts == 1:
+        assert (final.state, final.exit_status) == (JobState.RESTARTING, None)
+        return
+    assert (final.state, final.exit_status, final.failure) == (JobState.FAILED, 1, failed)
+    assert end([1.0]) is None, "it has decided, although the answer may have been lost"
+    assert registry.job(job.job_id) == final
+
+
 @pytest.mark.parametrize("claimed", [False, True])
 @pytest.mark.parametrize("later", [(), (JobState.FAILING,)], ids=["running", "failing"])
 def test_a_cancel_that_a_dying_driver_has_not_carried_out_cancels_the_job(
