@@ -38,6 +38,7 @@ from flinkish.registry.jobs import (
     Request,
     RequestKind,
 )
+from flinkish.registry.statements import is_guess
 from flinkish.registry.waiting import wait_job
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.upgrade.preparation import Secrets
@@ -249,11 +250,32 @@ class Execution:
         return not_failed(self._context, job)
 
     def _new_job(self, restore: RestoreSpec) -> JobRecord:
-        """Return the job of the new program; start it first if there is none."""
-        if self.upgrade.new_job_id is None:
+        """Return the job of the new program; start it first if none has got as far as a driver."""
+        job_id = self.upgrade.new_job_id
+        if job_id is None or self._was_cut_off(self._begun(job_id)):
             self._save(new_job_id=new_job_id())
         assert self.upgrade.new_job_id is not None
         return self._launched(self.upgrade.new_job_id, self.upgrade.launch, restore)
+
+    def _was_cut_off(self, job: JobRecord | None) -> bool:
+        """Return whether a job was lost before it had a driver: its program has never run."""
+        if job is None or job.exit_status is not None or not is_guess(job.failure):
+            return False
+        states = [change.state for change in self._registry.state_history(job.job_id)]
+        return states == [JobState.INITIALIZING, JobState.FAILED]
+
+    def _begun(self, job_id: str) -> JobRecord | None:
+        """Return the job with this id; wait for its supervisor, or until it counts as lost."""
+        job = self._found(job_id)
+        if job is None:
+            return None
+        return wait_job(
+            self._registry,
+            job_id,
+            lambda now: now.supervisor is not None or now.state.is_final,
+            None,
+            _POLL,
+        )
 
     def _found(self, job_id: str) -> JobRecord | None:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish.client.context import Context
-from flinkish.client.waiting import STARTING, look, wait_until_started
+from flinkish.client.waiting import STARTING, wait_until_started
 from flinkish.errors import Locked, RolledBack
 from flinkish.launch.known_jobs import never_began, standing_of
 from flinkish.launch.termination import wait_until_gone
@@ -90,8 +90,8 @@ class InPlaceUpgrade(Execution):
         if upgrade.savepoint is None:
             self._save(state=UpgradeState.ABANDONED)
             return
-        earlier = None if upgrade.old_again_id is None else self._found(upgrade.old_again_id)
-        if earlier is not None and (earlier := look(self._context, earlier)).state in BROKEN_OFF:
+        earlier = None if upgrade.old_again_id is None else self._begun(upgrade.old_again_id)
+        if earlier is not None and earlier.state in BROKEN_OFF:
             if not never_began(self._registry, standing_of(self._registry, earlier)):
                 # From the savepoint it would write the rows again that it has written since.
                 self._context.reporter.warning(

@@ -15,6 +15,7 @@ from flinkish.client.waiting import look
 from flinkish.config import MASK, Config
 from flinkish.errors import (
     ConsentNeeded,
+    DriverLost,
     FlinkishError,
     Locked,
     NoCommittedBatch,
@@ -33,7 +34,7 @@ from flinkish.messages.requests import (
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind
-from flinkish.registry.liveness import process_ref
+from flinkish.registry.liveness import LAUNCH_GRACE, process_ref
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets, prepare
 from flinkish.upgrade.shadow import ShadowUpgrade
@@ -178,6 +179,48 @@ def test_what_a_program_had_committed_is_known_although_its_checkpoint_is_gone(
     execution = begun(context, upgrade, InPlaceUpgrade)
     execution._end()
     assert execution.upgrade.committed == {"q": (0, 4)}
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "later", "exit_status", "is_cut_off"),
+    [
+        (None, (), None, True),  # it has not got one, and may still get one
+        (GONE, (), None, True),
+        (GONE, (JobState.FAILED,), None, True),
+        (GONE, (JobState.FAILED,), -9, False),  # its driver was killed
+        (GONE, (JobState.CREATED, JobState.RUNNING, JobState.FAILED), None, False),
+        (process_ref(), (), None, False),
+    ],
+)
+def test_a_launch_that_was_cut_off_is_no_failure_of_the_program(
+    cli: Command,
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+    supervisor: ProcessRef | None,
+    later: tuple[JobState, ...],
+    exit_status: int | None,
+    is_cut_off: bool,
+) -> None:
+    registry = context.writable_registry
+    started = registry.now() - (LAUNCH_GRACE - 0.3 if supervisor is None else 0.0)
+    job = JobRecord("b" * 32, "rides", JobState.INITIALIZING, started, Launch("/a.py"))
+    registry.add_job(job)
+    registry.update_job(job.job_id, supervisor=supervisor)
+    for state in later:
+        lost = DriverLost("gone").to_record() if state is JobState.FAILED else None
+        registry.transition(job.job_id, state, failure=lost, exit_status=exit_status)
+    upgrade = replace(UPGRADE, upgrade_id=ID, state=UpgradeState.STARTING, new_job_id=job.job_id)
+    execution = begun(context, upgrade, InPlaceUpgrade)
+    launched: list[str] = []
+
+    def launch(job_id: str, *_: object) -> JobRecord:
+        launched.append(job_id)
+        return replace(job, job_id=job_id)
+
+    monkeypatch.setattr(execution, "_launched", launch)
+    execution._new_job(RestoreSpec("/sp"))
+    assert launched == [registry.upgrade(ID)[0].new_job_id]
+    assert (launched != [job.job_id]) is is_cut_off
 
 
 def test_a_job_that_cannot_be_saved_goes_on(cli: Command, context: Context) -> None:
