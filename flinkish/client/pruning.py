@@ -171,6 +171,9 @@ def _pruned(
         left = collect_garbage(
             location, in_use.writing, dry_run, agreed=agreed, owner=requester(), names=names
         )
+        # A disposal that was cut off after the removal of _metadata may not have been recorded.
+        husks = [each.found.path for each in left if each.removed]
+        tell_registry(context, _records_of(husks, in_use.recorded))
     return PruneResult(location, dry_run, savepoints, left, unreadable, warnings)
 
 

@@ -18,6 +18,7 @@ from flinkish.errors import (
     FlinkishError,
     PartialFailure,
     RegistryError,
+    SavepointNotFound,
 )
 from flinkish.units import size_text
 
@@ -136,7 +137,7 @@ class Savepoint:
         Raises
         ------
         SavepointNotFound
-            The savepoint is gone.
+            The savepoint is gone, and the registry has recorded that.
         Corrupt, UnsupportedFormat
             Its own files cannot be determined; nothing is touched.
         FlinkishError
@@ -321,16 +322,50 @@ def dispose_savepoint(
 ) -> Disposed:
     """Delete a savepoint and record that in the registry; see :meth:`Savepoint.dispose`.
 
+    If it is gone, but recorded, its disposal was cut off, and is only recorded.
+
     ``agree``: asked, with the number and size of the files, before anything is deleted.
     ``dry_run``: touch nothing, and do not ask. ``tell``: called with the location of each file or
     directory that is deleted.
 
-    Raises ConsentNeeded if ``agree`` returned False, and the errors of :meth:`Savepoint.dispose`.
+    Raises ConsentNeeded if ``agree`` returned False, RegistryError if the disposal can only be
+    recorded and that fails, and the errors of :meth:`Savepoint.dispose`.
     """
+    needed, records = _known_of(context, path)
+    try:
+        return _disposed(context, path, needed, records, agree, dry_run=dry_run, tell=tell)
+    except SavepointNotFound:
+        if not records:
+            raise
+        return _already_disposed(context, records, dry_run=dry_run)
+
+
+def _already_disposed(context: Context, records: Sequence[str], *, dry_run: bool) -> Disposed:
+    """Record the disposal of a savepoint that is gone."""
+    from flinkish import storage
+    from flinkish.savepoint.directory.dispose import Disposed
+
+    path = records[0]
+    context.reporter.note(f"Savepoint '{path}' is gone already; only its record is left.")
+    for record in () if dry_run else records:
+        context.registry.mark_disposed(record)
+    return Disposed(path, 0, 0, 0, (), gone=not storage.exists(path))
+
+
+def _disposed(
+    context: Context,
+    path: str,
+    needed: str | None,
+    records: Sequence[str],
+    agree: Agree | None,
+    *,
+    dry_run: bool,
+    tell: Callable[[str], object] | None,
+) -> Disposed:
+    """Dispose of a savepoint that is there."""
     from flinkish.client.pruning import tell_registry
     from flinkish.savepoint.directory.dispose import dispose
 
-    needed, records = _known_of(context, path)
     if needed is not None:
         context.reporter.warning(f"the savepoint {path} is still needed: {needed}")
     if dry_run:
@@ -356,10 +391,12 @@ def _known_of(context: Context, path: str) -> tuple[str | None, list[str]]:
     """
     from flinkish.registry.in_use import savepoints_in_use
     from flinkish.savepoint.directory.places import place_keys, savepoint_meant
+    from flinkish.savepoint.format.reader import savepoint_directory
     from flinkish.savepoint.manage.candidates import why_needed
 
     meant = savepoint_meant(path)
-    keys = place_keys(meant)
+    # Of a savepoint that is gone, a path to its _metadata leads nowhere.
+    keys = place_keys(meant) | place_keys(savepoint_directory(path))
     try:
         in_use = savepoints_in_use(context.registry)
     except RegistryError as error:

@@ -91,6 +91,25 @@ def test_what_was_removed_is_recorded_although_the_garbage_is_refused(
     assert [each.path for each in registry.savepoints(JOB)] == [new]
 
 
+def test_the_removal_of_what_a_disposal_has_left_is_recorded(client: Client, private: Path) -> None:
+    """The disposal was cut off after the removal of ``_metadata``, before it was recorded."""
+    now = time.time()
+    new, old = (make_savepoint(str(private / "sp"), now - age) for age in (0, 1))
+    registry = client._context.writable_registry
+    for path in (new, old):
+        registry.add_savepoint(
+            SavepointSummary(path, JOB, now, "native", bytes=10, files=1, duration=0.1)
+        )
+    Path(old, "_metadata").unlink()
+    for each in (*Path(old).rglob("*"), Path(old)):
+        os.utime(each, (now - 7200, now - 7200))
+    assert [each.found.path for each in client.prune("sp", garbage=True, dry_run=True).trash]
+    assert [each.path for each in registry.savepoints(JOB)] == [old, new]
+    client.prune("sp", garbage=True)
+    assert not Path(old).exists()
+    assert [each.path for each in registry.savepoints(JOB)] == [new]
+
+
 def test_old_savepoints_are_removed_although_the_registry_cannot_be_told(
     client: Client, told: Told, private: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import Client, Savepoint
+from flinkish.client.savepoints import dispose_savepoint
 from flinkish.errors import SavepointNotFound, UsageError
 from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
@@ -82,3 +83,25 @@ def test_disposal(taken: Savepoint, private: Path) -> None:
         Savepoint.open(taken.path)
     with pytest.raises(SavepointNotFound):
         taken.dispose()
+
+
+@pytest.mark.parametrize("left", ["nothing", "a husk"])
+@pytest.mark.parametrize("ending", ["", "/_metadata"])
+def test_a_disposal_that_was_cut_off_is_recorded_by_the_next_one(
+    private: Path, left: str, ending: str
+) -> None:
+    path = private / "sp" / "savepoint-ababab-0123456789ab"
+    if left == "a husk":
+        (path / "counts").mkdir(parents=True)
+    record = SavepointSummary(str(path), "ab" * 16, 1.0, "native", bytes=1, files=1, duration=0.1)
+    with Client() as client:
+        context = client._context
+        context.writable_registry.add_savepoint(record)
+        for dry_run in (True, False):
+            assert context.registry.savepoints() == [record]
+            done = dispose_savepoint(context, f"{path}{ending}", dry_run=dry_run)
+            assert (done.path, done.removed) == (str(path), 0)
+            assert done.gone is (left == "nothing")
+        assert context.registry.savepoints() == []
+        with pytest.raises(SavepointNotFound):
+            dispose_savepoint(context, f"{path}{ending}")
