@@ -30,6 +30,7 @@ from flinkish.restore.check.version_check import check_spark_version
 from flinkish.restore.origin.restore_inputs import SavedQueryFacts
 from flinkish.restore.origin.restore_origin import RestoreOrigin, open_origin
 from flinkish.restore.plan.document import with_checks
+from flinkish.restore.plan.history import counts_history
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.repeated_batches import may_repeat, sink_format
 
@@ -84,14 +85,17 @@ def restore_question(
     own = None if job is None else job.job_id
     sinks = {offer.query_id: sink_format(offer.query.sink) for offer in origin.by_key.values()}
     cleaned = [offer.query_id for offer in origin.by_key.values() if _may_be_cleaned(offer.query)]
-    since = saved_at(registry, spec.path, own) if cleaned else 0.0
-    batches = {each: read_elsewhere(registry, each, since, own) for each in cleaned}
+    numbered = [each for each, sink in sinks.items() if counts_history(sink)]
+    since = saved_at(registry, spec.path, own) if cleaned or numbered else 0.0
+    read = {each: read_elsewhere(registry, each, since, own) for each in cleaned}
+    begun = {each: read_elsewhere(registry, each, since, own, begun=True) for each in numbered}
     return RestoreQuestion(
         spec,
         known_runs(registry, sinks, own),
         job,
         known_writers(registry, own),
-        {query_id: batch for query_id, batch in batches.items() if batch is not None},
+        {query_id: batch for query_id, batch in read.items() if batch is not None},
+        {query_id: batch for query_id, batch in begun.items() if batch is not None},
     )
 
 

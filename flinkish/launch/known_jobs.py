@@ -263,26 +263,26 @@ def _saved_batch(registry: Registry, spec: RestoreSpec, job_id: str, query_id: s
 
 
 def read_elsewhere(
-    registry: Registry, query_id: str, since: float, but: str | None = None
+    registry: Registry, query_id: str, since: float, but: str | None = None, *, begun: bool = False
 ) -> int | None:
     """Return the newest batch of the runs that read a query's input under other ids; None if none.
 
-    These are runs of queries that restores, but not forks, connect with this one, directly or not
-    (:func:`_related`), as when one went back to an earlier batch of the other. They count if
-    they ran after ``since`` and committed a batch of their own. The job ``but`` does not count.
+    These are runs, but not of the job ``but``, of queries that restores other than forks connect
+    with this one, directly or not, as when one went back to an earlier batch of the other. They
+    count if they ran after ``since`` and committed, or with ``begun`` planned, an own batch.
     """
     batches = []
     ids, merged = _related(registry, query_id)
     for other in {*ids, *merged} - {query_id}:
         for job, query in registry.find_query(other):
-            if other not in ids and job.job_id not in merged[other]:
+            if job.job_id == but or (other not in ids and job.job_id not in merged[other]):
                 continue
-            has_run_since = job.end_time is None or job.end_time > since
-            numbers = [n for n in (query.batch_id, _committed(query)) if n is not None]
-            newest = max(numbers, default=None)
-            own = newest is not None and newest != query.restored_batch
-            if job.job_id != but and has_run_since and newest is not None and own:
-                batches.append(newest)
+            numbers = query.batch_id, _planned(query) if begun else _committed(query)
+            newest = max((n for n in numbers if n is not None), default=None)
+            if newest is not None and newest != query.restored_batch:
+                has_run_since = job.end_time is None or job.end_time > since
+                held = begun and never_began(registry, standing_of(registry, job))
+                batches += [newest] if has_run_since and not held else []
     return max(batches, default=None)
 
 

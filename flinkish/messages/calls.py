@@ -141,6 +141,8 @@ class RestoreQuestion:
     read_elsewhere
         The newest batch of the runs that read on under other query ids after a query was saved, by
         its Spark query id.
+    begun_elsewhere
+        The newest batch that these runs have begun, for queries that write with ``foreachBatch``.
     """
 
     spec: RestoreSpec
@@ -148,6 +150,7 @@ class RestoreQuestion:
     job: JobOrigin | None = None
     writers: tuple[KnownWriter, ...] = ()
     read_elsewhere: Mapping[str, int] = field(default_factory=dict, metadata=OMIT_DEFAULT)
+    begun_elsewhere: Mapping[str, int] = field(default_factory=dict, metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True)

@@ -188,3 +188,43 @@ def test_who_has_read_on_under_another_query_id(
         origin = RestoreOrigin({"q": offer}, is_savepoint=True)
         question = restore_question(registry, RestoreSpec(path), origin, None)
     assert question.read_elsewhere.get(query_id) == batch
+
+
+@pytest.mark.parametrize(
+    ("state", "newest", "begun"),
+    [
+        (JobState.FINISHED, 4, 4),  # where the defect was
+        (JobState.FINISHED, 3, 3),
+        (JobState.FINISHED, 2, None),  # it has only the restored batch
+        (JobState.FAILED, 3, None),  # its queries were held: the savepoint has planned the batch
+    ],
+)
+def test_who_has_called_a_function_with_batches_under_another_query_id(
+    cli: Command, tmp_path: Path, state: JobState, newest: int, begun: int | None
+) -> None:
+    """Savepoint 2 of job a; the query of job b, which has another name, went on from it."""
+    checkpoint = CheckpointLikeness(tmp_path / "renamed").run_to(max(2, newest - 1))
+    if newest > 2:
+        checkpoint.plan(newest)
+    row = QueryRow("renamed", origin="q", from_batch=2, batch_id=2)
+    plan = RestorePlan(queries=(row,))
+    runs = (
+        ("a", None, JobState.FINISHED, QueryStatus("q", "shared", "r", "/gone", batch_id=2)),
+        (
+            *("b", RestoreSpec("/sp/2"), state),
+            QueryStatus("renamed", "id", "r", str(checkpoint.root), batch_id=2, plan=plan),
+        ),
+    )
+    saved = replace(saved_query(key="q"), sink={"format": "foreachBatch"})
+    offer = RestorableQuery(saved, OriginCheckpoint("/c", (), 0), "shared")
+    origin = RestoreOrigin({"q": offer}, is_savepoint=True)
+    cli.ok("list")
+    with cli.registry() as registry:
+        for number, (digit, restore, ended, query) in enumerate(runs, 2):
+            launch = Launch("/a.py", restore=restore)
+            job = JobRecord(digit * 32, digit, ended, 1.0, launch, end_time=2.0 * number)
+            registry.add_job(job)
+            registry.heartbeat(job.job_id, [query])
+        registry.add_savepoint(SavepointSummary("/sp/2", "a" * 32, 3.0, "native", 1, 1, 0.1, ()))
+        question = restore_question(registry, RestoreSpec("/sp/2"), origin, None)
+    assert question.begun_elsewhere.get("shared") == begun

@@ -57,8 +57,9 @@ class DriverRestoreEnvironment:
     ``other_runs`` returns all other jobs that ever ran a Spark query id. ``under_other_ids``
     returns the jobs that went back to an earlier batch of that query under another query id.
     ``read_elsewhere`` returns the newest batch of the runs under other query ids that have read
-    that query's input since it was saved, or None. ``writers`` returns the outputs of the queries
-    of unfinished other jobs. With ``offline``, no broker and no table of a source is asked.
+    that query's input since it was saved, or None; for ``begun_elsewhere`` batches count that were
+    only begun. ``writers`` returns the outputs of the queries of unfinished other jobs. With
+    ``offline``, no broker and no table of a source is asked.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class DriverRestoreEnvironment:
         *,
         under_other_ids: Callable[[str], Sequence[OtherRun]] = lambda _: (),
         read_elsewhere: Callable[[str], int | None] = lambda _: None,
+        begun_elsewhere: Callable[[str], int | None] = lambda _: None,
         offline: bool = False,
         writers: Callable[[], Sequence[KnownWriter]] = tuple,
     ) -> None:
         self._other_runs = other_runs
         self._under_other_ids = under_other_ids
         self._read_elsewhere = read_elsewhere
+        self._begun_elsewhere = begun_elsewhere
         self._writers = writers
         self._offline = offline
 
@@ -83,6 +86,10 @@ class DriverRestoreEnvironment:
     def runs_under_other_ids(self, query_id: str) -> Sequence[OtherRun]:
         """Return the jobs that went back to an earlier batch of a query under another query id."""
         return self._under_other_ids(query_id)
+
+    def begun_elsewhere(self, offer: RestorableQuery) -> int | None:
+        """Return the newest batch that runs under other ids have begun since a query was saved."""
+        return None if offer.live else self._begun_elsewhere(offer.query_id)
 
     def sink(
         self,

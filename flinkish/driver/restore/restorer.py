@@ -127,6 +127,9 @@ class Restorer:
                 read_elsewhere=lambda query_id: read_elsewhere(
                     registry, query_id, saved_at(registry, spec.path, spec.job), job_id
                 ),
+                begun_elsewhere=lambda query_id: read_elsewhere(
+                    registry, query_id, saved_at(registry, spec.path, spec.job), job_id, begun=True
+                ),
                 offline=spec.options.offline,
                 writers=self._others.writers,
             ),

@@ -102,6 +102,7 @@ class PlanningRuntime:
                 known_runs,
                 under_other_ids=partial(known_runs, other_id=True),
                 read_elsewhere=question.read_elsewhere.get,
+                begun_elsewhere=question.begun_elsewhere.get,
                 offline=self._spec.options.offline,
                 writers=lambda: question.writers,
             ),

@@ -13,6 +13,8 @@ at the restore:
   each other, and grow with each restore. They reach :data:`_LIMIT` in 2054.
 * A query that keeps its id also gets a new shift when a batch that was begun with this id now has
   other input, because its function may have run although the batch was never committed.
+* So does one whose input another run has processed since under another query id, because that run
+  had a shift of its own, above this one.
 
 Pure.
 """
@@ -72,32 +74,54 @@ def saved_shift(sink: Mapping[str, Any]) -> int:
     return shift if type(shift) is int and abs(shift) < 2 * _LIMIT else 0
 
 
+def counts_history(format: str | None) -> bool:
+    """Return whether a sink's function may use history batches; True if the sink is unknown."""
+    return format is None or format.lower() == "foreachbatch"
+
+
 def decide_history(
     saved: int,
     saved_batch: int,
     identity: QueryIdentity,
     runs: Sequence[OtherRun],
     replay: Replay,
+    elsewhere: int | None,
     now_ms: int,
 ) -> HistoryPlan:
     """Decide the shift of a restored query.
 
     ``saved`` is the savepoint's shift, ``saved_batch`` its committed batch of this query,
     ``identity`` whether the query keeps the savepoint's query id. ``runs`` are all other jobs that
-    ever ran this query id. ``now_ms`` is in milliseconds since the epoch.
+    ever ran this query id. ``elsewhere`` is the newest batch that runs under other query ids have
+    begun of its input since it was saved; None for none. ``now_ms`` is in milliseconds since the
+    epoch.
     """
-    reason = "" if identity.keep else identity.reason
-    if not reason and replay.planned and not replay.again:
-        reason = f"batch {saved_batch + 1} had been started, and now has different input"
-    begun = max((_newest(run) for run in runs), default=-1)
-    newest = saved_batch + (1 if replay.again else 0)
-    if not reason and begun > newest:
-        reason = f"another run had started batch {begun}"
+    reason = _why_fresh(saved_batch, identity, runs, replay, elsewhere)
     if not reason:
         moved = 0 if replay.rebase_to is None else replay.rebase_to - saved_batch
         return HistoryPlan(saved - moved, True)
     fresh = max((now_ms - _EPOCH_MS) * _ROOM, saved + _STEP)
     return HistoryPlan(min(fresh, _LIMIT), False, reason)
+
+
+def _why_fresh(
+    saved_batch: int,
+    identity: QueryIdentity,
+    runs: Sequence[OtherRun],
+    replay: Replay,
+    elsewhere: int | None,
+) -> str:
+    """Return why a query gets a new shift; empty if it keeps the saved one."""
+    if not identity.keep:
+        return identity.reason
+    if replay.planned and not replay.again:
+        return f"batch {saved_batch + 1} had been started, and now has different input"
+    begun = max((_newest(run) for run in runs), default=-1)
+    if begun > saved_batch + (1 if replay.again else 0):
+        return f"another run had started batch {begun}"
+    if elsewhere is not None:
+        return f"another run had started batch {elsewhere} under another query id"
+    return ""
 
 
 def _newest(run: OtherRun) -> int:
@@ -112,6 +136,7 @@ def check_foreach_batch(
     identity: QueryIdentity,
     runs: Sequence[OtherRun],
     replay: Replay,
+    elsewhere: int | None,
 ) -> Check:
     """Return what a restore means for a ``foreachBatch`` function, which flinkish cannot inspect.
 
@@ -123,18 +148,19 @@ def check_foreach_batch(
     newest = max((_newest(run) for run in runs), default=-1)
     open_run = next((run for run in runs if not run.state.is_final), None)
     again = max(newest - saved_batch, 1 if replay.planned else 0)
-    if again <= 0 and open_run is None:
+    if again <= 0 and open_run is None and elsewhere is None:
         return Check(
             "foreach-batch",
             RestoreOutcome.OK,
             f"{who}: no batch runs again; its function continues after history batch {number}",
         )
     parts = []
+    same_number = not _why_fresh(saved_batch, identity, runs, replay, elsewhere)
     if replay.again:
         parts.append(
             f"batch {saved_batch + 1}, which had been started when the savepoint was "
             "taken, runs again with the same input"
-            + (" and the same history batch" if identity.keep else "")
+            + (" and the same history batch" if same_number else "")
         )
     elif replay.planned and newest <= saved_batch:
         parts.append(
@@ -153,6 +179,12 @@ def check_foreach_batch(
         parts.append(
             f"{many} after batch {saved_batch} that another run has processed{more} is "
             "processed again, in batches with new history numbers"
+        )
+    if elsewhere is not None:
+        parts.append(
+            f"input after batch {saved_batch} that another run has processed under another query "
+            f"id, up to its batch {elsewhere}, is processed again, in batches with new history "
+            "numbers"
         )
     return Check(
         "foreach-batch",

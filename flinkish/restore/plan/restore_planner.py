@@ -69,6 +69,9 @@ class RestoreEnvironment(Protocol):
     def runs_under_other_ids(self, query_id: str) -> Sequence[OtherRun]:
         """Return the jobs that went back to an earlier batch of a query, under another id."""
 
+    def begun_elsewhere(self, offer: RestorableQuery) -> int | None:
+        """Return the newest batch that runs under other ids have begun since a query was saved."""
+
     def sink(
         self,
         new: NewQuery,
@@ -295,18 +298,17 @@ class RestorePlanner:
         identity: QueryIdentity,
     ) -> QueryRestore:
         """Return the plan with its history shift and the check of a ``foreachBatch`` function."""
-        batch = offer.query.batch_id
         entries = [source.entry for source in offer.query.sources or ()]
+        numbered = (new.sink.format or "").lower() == "foreachbatch"
         facts = (
-            *(saved_shift(offer.query.sink), batch, identity),
+            *(saved_shift(offer.query.sink), offer.query.batch_id, identity),
             self._environment.other_runs(offer.query_id),
             Replay(recipe.has_planned, recipe.repeats_planned(entries), recipe.batch_id),
+            self._environment.begun_elsewhere(offer) if numbered else None,
         )
-        checks = restore.checks
-        if (new.sink.format or "").lower() == "foreachbatch":
-            checks = (*checks, check_foreach_batch(new.name, *facts))
+        checks = (check_foreach_batch(new.name, *facts),) if numbered else ()
         history = decide_history(*facts, now_ms=int(time.time() * 1000))
-        return replace(restore, history=history, checks=checks)
+        return replace(restore, history=history, checks=(*restore.checks, *checks))
 
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return the offsets that sources get, by entry; raise UsageError for one named twice."""

@@ -27,7 +27,8 @@ RUNS = OtherRun("b" * 32, JobState.RUNNING, 9, 10)
 
 def shift(saved: int = 0, identity: QueryIdentity = KEPT, **more: Any) -> int:
     runs, replay = more.get("runs", (ENDED,)), more.get("replay", Replay())
-    return decide_history(saved, 7, identity, runs, replay, more.get("now", NOW)).shift
+    elsewhere = more.get("elsewhere")
+    return decide_history(saved, 7, identity, runs, replay, elsewhere, more.get("now", NOW)).shift
 
 
 def test_who_goes_on_keeps_the_numbers() -> None:
@@ -37,6 +38,16 @@ def test_who_goes_on_keeps_the_numbers() -> None:
     assert shift(3, runs=(replace(ENDED, begun_batch=8),), replay=planned) == 3
     # Batch 8 becomes batch 13, and has the number that it had.
     assert 13 + shift(3, replay=replace(planned, rebase_to=12)) == 8 + 3
+
+
+def test_a_query_gets_numbers_above_those_of_a_run_under_another_id() -> None:
+    """As after an upgrade that renamed it, which had numbers of its own and is rolled back."""
+    renamed = shift(3, QueryIdentity(False, "its state comes from query 'q'"), now=NOW - 1)
+    assert shift(3, elsewhere=8) > renamed + 8
+    found = check((replace(ENDED, begun_batch=8),), Replay(True, True), elsewhere=9)
+    assert found.outcome is RestoreOutcome.NOTE
+    assert "runs again with the same input;" in found.text, "it gets another number"
+    assert "has processed under another query id, up to its batch 9, is" in found.text
 
 
 @pytest.mark.parametrize(
@@ -58,7 +69,7 @@ def test_other_data_gets_other_numbers(
     identity: QueryIdentity, runs: tuple[OtherRun, ...], replay: Replay, why: str
 ) -> None:
     for saved in (0, 17, 1 << 50):
-        plan = decide_history(saved, 7, identity, runs, replay, NOW)
+        plan = decide_history(saved, 7, identity, runs, replay, None, NOW)
         assert not plan.kept
         assert why in plan.reason
         assert plan.shift >= saved + (1 << 32)
@@ -88,9 +99,14 @@ def test_a_shift_that_cannot_be_one_is_none(found: object) -> None:
     assert saved_shift({"history_shift": -3}) == -3
 
 
-def check(runs: tuple[OtherRun, ...], replay: Replay | None = None, fork: bool = False) -> Any:
+def check(
+    runs: tuple[OtherRun, ...],
+    replay: Replay | None = None,
+    fork: bool = False,
+    elsewhere: int | None = None,
+) -> Any:
     identity = decide_query_id(7, runs, fork=fork)
-    return check_foreach_batch("q", 100, 7, identity, runs, replay or Replay())
+    return check_foreach_batch("q", 100, 7, identity, runs, replay or Replay(), elsewhere)
 
 
 def test_a_function_that_goes_on_has_nothing_twice() -> None:

@@ -84,6 +84,11 @@ class Facts:
     impossible: dict[int | None, Incompatible] = field(default_factory=dict)
 
     starts: ConsentNeeded | Agreed | None = None
+    #: The newest batch that a run has begun under another query id.
+    elsewhere: int | None = None
+
+    def begun_elsewhere(self, offer: RestorableQuery) -> int | None:
+        return self.elsewhere
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         return self.impossible.get(recipe.rebase_to)
@@ -893,6 +898,10 @@ def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:
     assert restore.history.shift >= (1 << 40) + (1 << 32)
     (note,) = restore.notes
     assert "the input of up to 2 batches after batch 7" in note
+    renamed = planner_of(saved, facts=Facts(elsewhere=9)).plan(starts, {})
+    assert renamed.history is not None
+    assert not renamed.history.kept
+    assert "another run has processed under another query id" in renamed.notes[0]
     # Of another sink nothing is said, and the numbers go on all the same.
     other = planner_of(saved, facts=gone_on).plan(starting(now), {})
     assert other.checks == ()
