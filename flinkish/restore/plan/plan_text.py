@@ -25,7 +25,7 @@ def plan_rows(plan: RestorePlan) -> list[tuple[str, ...]]:
         why = "" if source.verdict == "as-is" else source.text
         rows.append((source.query or "-", source.label, "source", source.verdict, "-", why))
     for sink in plan.sinks:
-        why = "" if sink.reason in _QUIET else sink.text
+        why = "" if sink.verdict == "as-is" and sink.reason in _QUIET else sink.text
         rows.append((sink.query, sink.path, f"{sink.format} sink", sink.verdict, "-", why))
     return rows
 

@@ -58,6 +58,10 @@ from flinkish.connectors.table_commits import Drift, RollbackTarget, listed
 
 SinkMode = Literal["rebase", "accept", "rollback"]
 _ALL: tuple[SinkMode, ...] = ("rebase", "accept", "rollback")
+_NEW_WRITER = (
+    "of a query that had not written to it before: if its job resumed from this savepoint or an "
+    "earlier one, input that is read again will be there twice"
+)
 #: The reason's id for a sink that has the planned batch.
 SINK_HAS_PLANNED = "sink-has-planned"
 SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "rollback", "unreadable"]
@@ -225,44 +229,35 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
         )
     if status.drift.undone:
         return _judge_undone(status, query, mode, where)
-    if newest is None:
-        return _plan(status, "as-is", "sink-empty", f"{where} has no batch yet")
-    if newest <= saved:
-        if status.drift != Drift():
-            return _judge_shared(status, query, mode, where)
-        if newest < saved and not status.by_query_id:
-            text = (
-                f"{where} ends at batch {newest}, but the query resumes after batch "
-                f"{saved}: the batches in between were written elsewhere, or are lost"
-            )
-            return _plan(status, "as-is", "sink-behind", text)
-        return _plan(status, "as-is", "sink-not-ahead", f"{where} has batch {newest}")
+    if newest is None or newest <= saved:
+        return _judge_not_ahead(status, query, mode, where)
     if query.job_at is not None and newest <= query.job_at:
         text = f"{where} has batch {newest}: the job has continued"
         return _plan(status, "as-is", "sink-of-running-job", text)
     if not status.has_files:
-        text = (
-            f"{where} has empty batches up to {newest}: the query continues as batch {newest + 1}"
-        )
+        text = f"{where} has empty batches up to {newest}: it continues as batch {newest + 1}"
         return _plan(status, "rebase", "sink-without-rows", text, rebase_to=newest)
+    shared = _by_others(status.drift)
+    reason = "sink-shared" if shared else "sink-ahead"
+    where = f"others have written to {where} since: {shared}; it" if shared else where
     if status.by_query_id and not query.keeps_query_id:
         if not query.goes_back and mode != "rollback":
             text = f"{where} has batch {newest}, of another query id"
             return _plan(status, "as-is", "sink-other-id", text)
-        return _judge_new_id(status, query, mode, where)
+        return _judge_new_id(status, query, mode, where, reason)
     # Batches that are kept by query id are the saved query's, wherever the program writes.
     sink_has_it = query.replays_planned and (status.by_query_id or not query.writes_elsewhere)
     has_planned = sink_has_it and newest == saved + 1
     breaks = query.stateful and not status.computes_skipped
     if has_planned and not query.moves_source and (query.has_planned_state or not breaks):
         state = ", and the state that it has written is taken" if breaks else ""
-        return _plan(
-            status,
-            "as-is",
-            SINK_HAS_PLANNED,
+        text = (
             f"{where} has batch {newest}, which was not committed and is replayed with the same "
-            f"input: the sink skips it{state}",
+            f"input: the sink skips it{state}"
         )
+        if shared:
+            return _judge_shared(status, query, mode, text, SINK_HAS_PLANNED)
+        return _plan(status, "as-is", SINK_HAS_PLANNED, text)
     skipped = f"{where} has batch {newest}, but the query resumes after batch {saved}"
     if mode == "rebase":
         # The sink has the planned batch. With the number of the sink's newest batch it is skipped,
@@ -271,13 +266,13 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
         return _plan(
             status,
             "rebase",
-            "sink-ahead",
+            reason,
             f"{skipped}: it continues as batch {newest + 1}; output that the sink has "
             "from after the savepoint is written again",
             rebase_to=newest - 1 if planned_skipped else newest,
         )
     if mode == "rollback":
-        return _roll_back(status, query, skipped)
+        return _roll_back(status, query, skipped, reason)
     lost = f"{skipped}: the sink would silently drop the output up to batch {newest}"
     if has_planned and not breaks:
         lost = (
@@ -285,14 +280,14 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
             "that a source reads again from its new offsets would be there twice"
         )
     if mode == "accept" and not breaks:
-        return _plan(status, "accept", "sink-ahead", f"{lost}, as accepted")
+        return _plan(status, "accept", reason, f"{lost}, as accepted")
     if breaks:
         reason = SINK_HAS_PLANNED if has_planned else "sink-ahead-state"
         lost += ", and the query would then fail, because skipped batches write no state"
         return _ahead(status, query, reason, lost, ("rebase", "rollback"))
     if has_planned:
         return _ahead(status, query, SINK_HAS_PLANNED, lost, ("accept", "rollback"))
-    return _ahead(status, query, "sink-ahead", lost, _ALL)
+    return _ahead(status, query, reason, lost, _ALL)
 
 
 def _judge_undone(
@@ -318,33 +313,47 @@ def _judge_undone(
     return _ahead(status, query, "sink-undone", back, (stays, "rollback"), _AS_IT_IS)
 
 
-def _judge_shared(
+def _judge_not_ahead(
     status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
-    """Judge a table without batches after the savepoint's, but with commits of others since."""
-    since = status.drift
-    text = f"{where} has batch {status.newest_batch}, but others have written to it since"
-    if not since.new_writers and not since.replaced:
-        return _plan(status, "as-is", "sink-shared", f"{text}: {listed(since.others)}")
-    why = []
-    if since.new_writers:
-        why.append(
-            f"{listed(since.new_writers)} of a query that had not written to it before: "
-            "if its job resumed from this savepoint or an earlier one, input that is "
-            "read again will be there twice"
+    """Judge a sink without batches after the savepoint's, which may have commits of others."""
+    newest, saved = status.newest_batch, query.saved_batch
+    has = f"{where} has " + ("no batch yet" if newest is None else f"batch {newest}")
+    if status.drift != Drift():
+        asked = _by_others(status.drift)
+        has += f", but others have written to it since: {asked or listed(status.drift.others)}"
+        if asked:
+            return _judge_shared(status, query, mode, has, "sink-shared")
+        return _plan(status, "as-is", "sink-shared", has)
+    if newest is not None and newest < saved and not status.by_query_id:
+        text = (
+            f"{where} ends at batch {newest}, but the query resumes after batch "
+            f"{saved}: the batches in between were written elsewhere, or are lost"
         )
-    if since.replaced:
-        why.append(f"{listed(since.replaced)} replaced all rows")
-    text = f"{text}: {'; '.join(why)}"
+        return _plan(status, "as-is", "sink-behind", text)
+    return _plan(status, "as-is", "sink-empty" if newest is None else "sink-not-ahead", has)
+
+
+def _by_others(since: Drift) -> str:
+    """Return the commits of others that a restore must ask about; empty if there are none."""
+    why = [f"{listed(since.new_writers)} {_NEW_WRITER}"] if since.new_writers else []
+    why += [f"{listed(since.replaced)} replaced all rows"] if since.replaced else []
+    return "; ".join(why)
+
+
+def _judge_shared(
+    status: SinkStatus, query: Continuation, mode: SinkMode | None, text: str, accepted: str
+) -> SinkPlan:
+    """Judge a table that has rows of others; ``accepted`` is the reason if that is accepted."""
     if mode in ("accept", "rebase"):
-        return _plan(status, mode, "sink-shared", f"{text}; it continues, as accepted")
+        return _plan(status, mode, accepted, f"{text}; it continues, as accepted")
     if mode == "rollback":
         return _roll_back(status, query, text, "sink-shared", "accept", _AS_IT_IS)
     return _ahead(status, query, "sink-shared", text, ("accept",), _AS_IT_IS)
 
 
 def _judge_new_id(
-    status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
+    status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str, reason: str
 ) -> SinkPlan:
     """Judge a sink that accepts batches of a new query id as new, although it has their rows."""
     newest, saved = status.newest_batch, query.saved_batch
@@ -353,25 +362,25 @@ def _judge_new_id(
         return _plan(
             status,
             "rebase",
-            "sink-ahead",
+            reason,
             f"{has}: they stay, and input that is read again is written again under a new query id",
         )
     if mode == "rollback":
-        return _roll_back(status, query, has)
+        return _roll_back(status, query, has, reason)
     breaks = query.stateful and not status.computes_skipped
     may_keep = query.may_keep_id and not breaks
     if mode == "accept" and may_keep:
         return _plan(
             status,
             "accept",
-            "sink-ahead",
+            reason,
             f"{has}: the query keeps its id, and the sink drops its output up to batch {newest}, "
             "as accepted",
             keeps_query_id=True,
         )
     twice = f"{has}: with a new query id, input that is read again would be there twice"
     modes: tuple[SinkMode, ...] = _ALL if may_keep else ("rebase", "rollback")
-    return _ahead(status, query, "sink-ahead", twice, modes)
+    return _ahead(status, query, reason, twice, modes)
 
 
 def _roll_back(
@@ -390,8 +399,7 @@ def _roll_back(
     why = _why_not_back(status, query)
     if why or status.rollback is None:
         text = f"{ahead}, and it cannot be rolled back to the savepoint: {why}"
-        chosen = choices or _CHOICES
-        return _ahead(status, query, "sink-cannot-go-back", text, (instead,), chosen)
+        return _ahead(status, query, "sink-cannot-go-back", text, (instead,), choices)
     undone = len(status.rollback.undone)
     newest = status.newest_batch
     skips = newest is not None and newest > query.saved_batch
@@ -434,6 +442,12 @@ _AS_IT_IS = {
     "rebase": "--sink-ahead rebase continues with the table as it is",
     "accept": "--sink-ahead accept continues with the table as it is",
 }
+#: The choices for a table that is ahead, and has rows of others.
+_WITH_OTHERS = {
+    **_CHOICES,
+    "accept": "--sink-ahead accept lets the sink drop that output, and continues with the rows of "
+    "others as they are",
+}
 #: The choice for a sink whose batches are unknown.
 _UNSEEN = {
     "rebase": "--sink-ahead rebase continues all the same (the output of batches that the sink has "
@@ -447,15 +461,16 @@ def _ahead(
     reason: str,
     text: str,
     modes: tuple[SinkMode, ...],
-    choices: Mapping[str, str] = _CHOICES,
+    choices: Mapping[str, str] | None = None,
 ) -> SinkPlan:
     """Return the plan of a sink that needs the user's choice, with the choices that work."""
+    chosen = choices or (_CHOICES if status.drift == Drift() else _WITH_OTHERS)
     can_go_back = not _why_not_back(status, query)
     modes = tuple(mode for mode in modes if mode != "rollback" or can_go_back)
     others = "write to another path"
     if status.by_query_id and query.keeps_query_id:
         others += ", or give the query a new id with --fork"
-    advice = ", ".join(choices[mode] for mode in modes) + f"; or {others}"
+    advice = ", ".join(chosen[mode] for mode in modes) + f"; or {others}"
     return _plan(status, "ahead", reason, text, advice, permit=modes)
 
 
@@ -472,9 +487,7 @@ def _plan(
     keeps_query_id: bool = False,
 ) -> SinkPlan:
     return SinkPlan(
-        status.format,
-        status.path,
-        status.newest_batch,
+        *(status.format, status.path, status.newest_batch),
         verdict,
         reason,
         text,

@@ -26,6 +26,7 @@ SHARED = replace(DELTA, rollback=RollbackTarget(None, why="others have written t
 UNDONE_DELTA = replace(DELTA, drift=Drift(undone=True))
 ANOTHER = (TableCommit(8, "STREAMING UPDATE", "another", 0),)
 FOLLOWED = replace(DELTA, drift=Drift(new_writers=ANOTHER))
+REPLACED = replace(DELTA, drift=Drift(replaced=(TableCommit(8, "WRITE", replaces_rows=True),)))
 WITH_OTHERS = replace(DELTA, drift=Drift(others=(TableCommit(8, "DELETE"),)))
 
 
@@ -111,6 +112,16 @@ CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     (FOLLOWED, at(9, **STATE), None, "ahead", "sink-shared", None),
     (FOLLOWED, at(9, **STATE), "accept", "accept", "sink-shared", None),
     (FOLLOWED, at(8, **STATE), None, "ahead", "sink-ahead-state", None),
+    (FOLLOWED, at(7), None, "ahead", "sink-shared", None),
+    (FOLLOWED, at(7), "accept", "accept", "sink-shared", None),
+    (FOLLOWED, at(7), "rebase", "rebase", "sink-shared", 9),
+    (FOLLOWED, at(8, **PLANNED), None, "ahead", "sink-shared", None),
+    (FOLLOWED, at(8, **STATE, **KEPT), "accept", "accept", "sink-has-planned", None),
+    (FOLLOWED, at(7, **BACK), None, "ahead", "sink-shared", None),
+    (FOLLOWED, at(7, **BACK), "accept", "accept", "sink-shared", None),
+    (FOLLOWED, at(7, **STATE, **BACK), "rebase", "rebase", "sink-shared", None),
+    (REPLACED, at(7), None, "ahead", "sink-shared", None),
+    (WITH_OTHERS, at(7), None, "ahead", "sink-ahead", None),
     (WITH_OTHERS, at(9, **STATE), None, "as-is", "sink-shared", None),
     (ICEBERG, at(7, **STATE), None, "ahead", "sink-ahead", None),
     (ICEBERG, at(7, **STATE), "accept", "accept", "sink-ahead", None),
@@ -179,6 +190,19 @@ def test_a_table_with_rows_of_others_that_cannot_go_back_may_be_taken_as_it_is(
     assert (plan.reason, plan.permit) == ("sink-cannot-go-back", (choice,))
     assert f"--sink-ahead {choice} continues with the table as it is" in plan.advice
     assert not judge_sink(stuck, query, choice).blocks
+
+
+@pytest.mark.parametrize("mode", [None, "accept", "rebase"])
+@pytest.mark.parametrize("query", [at(7), at(8, **PLANNED), at(9), at(7, **BACK)])
+def test_rows_of_others_are_told_whatever_the_table_has(query: Continuation, mode: Any) -> None:
+    """A job that resumed under another query id has written the same input since."""
+    for sink in (FOLLOWED, replace(FOLLOWED, newest_batch=None)):
+        plan = judge_sink(sink, query, mode)
+        assert "since: version 8 (STREAMING UPDATE) of a query that had not written" in plan.text
+        assert "input that is read again will be there twice" in plan.text
+        assert plan.verdict == (mode or "ahead")
+    ahead = judge_sink(FOLLOWED, at(7, **BACK))
+    assert "and continues with the rows of others as they are" in ahead.advice
 
 
 def test_what_a_rollback_undoes_is_said() -> None:
