@@ -34,6 +34,8 @@ _VERDICTS: Mapping[RestoreOutcome, SourceVerdict] = {
     RestoreOutcome.CONSENT: "consent-needed",
     RestoreOutcome.REFUSED: "incompatible",
 }
+#: The outcomes of findings that lose no rows.
+_LIGHT = (RestoreOutcome.OK, RestoreOutcome.NOTE)
 NO_OFFSETS = Unresolved(
     "set-offsets-new",
     "has no saved offsets that could be changed",
@@ -63,9 +65,11 @@ def with_answer(
         notes = answer.judge_reset(saved.offset)
         return replace(row, checks=_checks(notes, f"{source.describe()} starts from scratch"))
     consent = Consent(reset_flag(source), agreed.accept_lost_rows)
-    findings = list(gravest_first(answer.judge(saved.offset if at is None else at, consent)))
-    if findings and findings[0].rows is not None:  # also if the user has agreed to the loss
-        row = replace(row, lost_rows=sum(each.rows or 0 for each in findings))
+    position = saved.offset if at is None else at
+    findings = list(gravest_first(answer.judge(position, consent)))
+    lost = [each.rows for each in findings if each.outcome not in _LIGHT]  # agreed to or not
+    if answer.counts_losses(position) and None not in lost:
+        row = replace(row, lost_rows=sum(rows or 0 for rows in lost))
     if findings and findings[0].outcome in _VERDICTS:
         worst = findings.pop(0)
         begins = change_of(source, saved) if row.verdict == "changed" else source.describe()

@@ -109,6 +109,10 @@ class DeltaAnswer(SourceAnswer):
         else:
             yield from self._ahead(position)
 
+    def counts_losses(self, offset: str) -> bool:
+        """Return whether the rows of the findings are all that the source loses at a position."""
+        return parse_delta_position(offset) is not None
+
     def _is_on(self, option: str) -> bool:
         return self.options.get(option, "").lower() == "true"
 
@@ -131,6 +135,7 @@ class DeltaAnswer(SourceAnswer):
                 f"versions after the position have removed or rewritten rows: {listed}: "
                 f"the query {'may fail' if ignores else 'fails'} when it reaches them",
                 "set skipChangeCommits on the source to skip them",
+                rows=0,
             )
         schema = [v for v, word in sorted(later.items()) if _is_schema(word)]
         if schema:
@@ -141,6 +146,7 @@ class DeltaAnswer(SourceAnswer):
                 f"({later[schema[0]]}): the query may fail there once, and continues "
                 "after a restart",
                 "use a restart strategy, or restart the job after it has failed",
+                rows=0,
             )
 
 

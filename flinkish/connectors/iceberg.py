@@ -126,6 +126,10 @@ class IcebergAnswer(SourceAnswer):
                 text += ", and rows added by expired snapshots are not read"
         yield Finding("table-reset", RestoreOutcome.NOTE, text)
 
+    def counts_losses(self, offset: str) -> bool:
+        """Return whether the rows of the findings are all that the source loses at a position."""
+        return parse_iceberg_position(offset) == self.position
+
     def _position(self, consent: Consent) -> Iterator[Finding]:
         """Yield the finding if the source cannot resume at the position, or loses rows there."""
         snapshot = self.position.snapshot
@@ -193,7 +197,7 @@ class IcebergAnswer(SourceAnswer):
             text = f"it skips {names} of operation {operation} ({option})"
             if rows:
                 text += f", which added {_rows(rows)}"
-            yield Finding(f"table-{operation}", RestoreOutcome.WARNING, text, rows=rows or None)
+            yield Finding(f"table-{operation}", RestoreOutcome.WARNING, text, rows=rows)
 
     def _waiting(self) -> Iterator[Finding]:
         appended = [each for each in self.since if each.operation == "append"]

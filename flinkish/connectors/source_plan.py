@@ -51,11 +51,11 @@ class SourcePlan:
     text, advice
         A sentence, and what the user can do, if anything.
     lost_rows
-        The maximum number of rows that are never read; None if unknown, or if none are at stake.
+        The maximum number of rows that are never read; None if unknown.
     checks
         Further findings about the source.
     repeated_rows
-        The maximum number of rows that are read again; None in the same cases.
+        The maximum number of rows that are read again; None if unknown, or if none are at stake.
     set_to
         The position that replaces the saved one (``--set-offsets``).
     moves

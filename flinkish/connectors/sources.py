@@ -187,7 +187,7 @@ class Finding:
     """One fact that matters for the restore of a source; ``reason`` is its stable id.
 
     ``text`` continues a sentence that begins with the source's name. ``rows`` is how many rows, at
-    most, are never read because of this fact; None if unknown, or if the fact loses none.
+    most, are never read because of this fact; None if unknown, and for notes, which lose none.
     """
 
     reason: str
@@ -219,6 +219,10 @@ class SourceAnswer:
     def judge_reset(self, offset: str) -> Iterable[Finding]:
         """Return which input the source reads twice or never if it leaves a position behind."""
         return ()
+
+    def counts_losses(self, offset: str) -> bool:
+        """Return whether the rows of the findings are all that the source loses at a position."""
+        return False
 
 
 def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

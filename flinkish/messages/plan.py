@@ -243,7 +243,8 @@ class SourceRow:
     text, advice
         A sentence, and what the user can do.
     lost_rows, repeated_rows
-        How many rows at most are never read, or read again; None if that is unknown or no issue.
+        How many rows at most are never read, or read again; None if that is unknown, and for rows
+        that are read again also if that is no issue.
     set_to
         The position that replaces the saved one (``--set-offsets``).
     moves

@@ -6,13 +6,16 @@ import json
 
 import pytest
 
+from flinkish.connectors.base import with_answer
 from flinkish.connectors.delta import (
     DeltaAnswer,
     DeltaPosition,
     parse_delta_position,
 )
-from flinkish.connectors.sources import Consent, Finding
+from flinkish.connectors.source_plan import SourcePlan
+from flinkish.connectors.sources import Consent, Finding, NewSource, SavedSource
 from flinkish.messages.plan import RestoreOutcome
+from flinkish.messages.restore_options import RestoreOptions
 
 #: As Delta 3.3.2 and 4.0.1 write it.
 OFFSET = (
@@ -100,3 +103,19 @@ def test_a_schema_that_changed_after_the_position() -> None:
 
 def test_another_form_of_position_says_nothing() -> None:
     assert met(DeltaAnswer("t", 9, 9), '{"a":{"0":5}}') == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost"),
+    [
+        (DeltaAnswer("t", 0, 7), 0),
+        (DeltaAnswer("t", 0, 7, {4: "DELETE", 5: "ADD COLUMNS"}), 0),
+        (DeltaAnswer("t", 0, 1), None),
+    ],
+)
+def test_how_many_rows_are_lost(answer: DeltaAnswer, lost: int | None) -> None:
+    source = NewSource(0, "0", "delta[/t]", (), uid="in")
+    saved = SavedSource(None, 0, "0", OFFSET, signature="delta[/t]")
+    row = SourcePlan(source, saved, "as-is", "same-source", "")
+    judged = with_answer(row, answer, RestoreOptions(accept_lost_rows=True))
+    assert (judged.verdict, judged.lost_rows) == ("as-is", lost)

@@ -182,7 +182,12 @@ def _query(plan: RestorePlan, query: QueryRow) -> list[str]:
         *_table(
             ("Source", "Lost rows", "Verdict", "What happens"),
             [
-                (_code(row.label), _rows(row.lost_rows), _verdict(row.verdict), _happens(row))
+                (
+                    _code(row.label),
+                    _rows(row.lost_rows or None),
+                    _verdict(row.verdict),
+                    _happens(row),
+                )
                 for row in _first(sources)
             ],
             len(sources),

@@ -65,6 +65,10 @@ class KafkaAnswer(SourceAnswer):
         if cost:
             yield Finding("kafka-reset", RestoreOutcome.NOTE, cost)
 
+    def counts_losses(self, offset: str) -> bool:
+        """Return whether the rows of the findings are all that the source loses at a position."""
+        return self.broker.topics is not None and parse_position(offset) is not None
+
     @property
     def recreated(self) -> Mapping[str, str]:
         """The topics that were recreated since the position was saved, with the evidence."""

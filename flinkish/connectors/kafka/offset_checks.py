@@ -217,6 +217,7 @@ def _added(
             "failOnDataLoss is false",
             "set failOnDataLoss to false, or start it from scratch and keep the state: "
             f"{consent.reset}",
+            rows=0,
         )
     waiting = sum(has[n].end - has[n].begin for n in new)
     yield Finding(

@@ -129,6 +129,10 @@ def test_the_reviewer_sees_the_verdict_what_to_do_and_every_operator(plan: Resto
     at = cells.index("stays dedupe")
     assert cells[at + 1 : at + 4] == ["120 rows", "renumbered", "operator 2 is now 1"]
     assert "the state of gone: 120 rows" in cells  # what would be lost
+    nothing, unknown = (SourceRow("q", "in", lost_rows=rows) for rows in (0, None))
+    assert markdown(replace(plan, sources=(nothing,))) == markdown(
+        replace(plan, sources=(unknown,))
+    )
     at = cells.index("gone dedupe")
     assert cells[at + 3] == "no operator of the program takes this state"
     assert cells[at + 1] == "q"

@@ -136,7 +136,7 @@ def test_new_ones_that_do_not_begin_at_0() -> None:
     # Of a topic that was never read nothing is lost, but Spark thinks so.
     added = topics(a=[(0, 5), (0, 2)], b=[(0, 7)], c=[(4, 9)])
     assert told(found(SAVED, added, subscribe="a,b,c")) == [
-        ("new-topic-starts-late", CONSENT, None),
+        ("new-topic-starts-late", CONSENT, 0),
         ("topic-new", NOTE, None),
     ]
     assert told(found(SAVED, added, SKIPS, subscribe="a,b,c")) == [("topic-new", NOTE, None)]

@@ -802,15 +802,19 @@ def test_another_output_than_the_planned_one_is_noticed(sink: NewSink, differs: 
 
 
 def test_a_plan_that_costs_more_than_the_one_seen_is_noticed() -> None:
-    def plan(end: int = 100, run: int | None = None, where: str | None = None) -> RestorePlan:
+    def plan(
+        end: int = 100, run: int | None = None, where: str | None = None, begin: int = 0
+    ) -> RestorePlan:
         runs = () if run is None else (OtherRun("j1", JobState.CANCELED, run, run),)
         planner = planner_of(
             saved_query(old("a"), sources=(source("kafka[subscribe=a]", offset='{"a":{"0":90}}'),)),
-            facts=Facts(answer=BrokerAnswer({"a": {0: Available(0, end)}}), runs=runs),
+            facts=Facts(answer=BrokerAnswer({"a": {0: Available(begin, end)}}), runs=runs),
             set_offsets=() if where is None else (("kafka[subscribe=a]", where),),
             accept_lost_rows=True,
         )
-        query = starting(new("a"), sources=(reads("kafka[subscribe=a]", feeds=(0,)),))
+        options = {"subscribe": "a", "failOnDataLoss": "false"}
+        read = replace(reads("kafka[subscribe=a]", feeds=(0,)), options=options)
+        query = starting(new("a"), sources=(read,))
         query = replace(query, sink=replace(query.sink, format="kafka"))
         return planner.restore_plan_of(planner.plan(query, {}))
 
@@ -823,6 +827,8 @@ def test_a_plan_that_costs_more_than_the_one_seen_is_noticed() -> None:
     assert changed(plan(run=50), plan()) == "query ids have changed"
     assert changed(plan(), plan(run=50)) == ""
     assert changed(plan(run=60), plan(run=50)) == "repeated batches have changed"
+    assert changed(plan(begin=95), plan()) == "lost rows have changed"
+    assert changed(plan(), plan(begin=95)) == ""
     row = replace(plan().sources[0], lost_rows=5)
     then = replace(plan(), sources=(row,))
     now = replace(plan(), sources=(replace(row, lost_rows=6),))

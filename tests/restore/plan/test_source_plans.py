@@ -177,7 +177,7 @@ def kafka(fail: str = "true", **options: str) -> NewQuery:
 
 def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
     (fine,) = rows(kafka(), READ, facts=broker(0, 12))
-    assert (fine.verdict, fine.reason, fine.blocks) == (*SAME, False)
+    assert (fine.verdict, fine.reason, fine.blocks, fine.lost_rows) == (*SAME, False, 0)
     (lag,) = fine.checks
     assert (lag.id, lag.outcome.value) == ("kafka-lag", "note")
     assert lag.text == "source 'in': unread rows: 7 in topic a, 3 in topic b"
@@ -191,6 +191,10 @@ def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
     (both,) = rows(kafka("false"), READ, facts=broker(10, 12, accept=True, fail="false"))
     assert [each.id for each in both.checks] == ["rows-expired", "rows-expired", "kafka-lag"]
     assert both.lost_rows == 5 + 1
+    fewer = starting(sources=(reads("kafka[subscribe=a]", uid="in"),))
+    gone = said(BrokerAnswer({"a": {0: Available(8, 12)}}), fewer)
+    (unknown,) = rows(fewer, READ, facts=SourceFacts(gone))
+    assert (unknown.verdict, unknown.lost_rows) == ("consent-needed", None), "some of b too"
 
     (missing,) = rows(
         kafka(), READ, facts=SourceFacts(said(BrokerAnswer({"a": {0: Available(0, 5)}})))
@@ -201,7 +205,7 @@ def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
 
 def test_a_broker_that_was_not_asked_is_noted_once() -> None:
     (row,) = rows(kafka(), READ, facts=SourceFacts(said(BrokerAnswer(None, "--offline"))))
-    assert (row.verdict, row.reason) == SAME
+    assert (row.verdict, row.reason, row.lost_rows) == (*SAME, None)
     assert [each.text for each in row.checks] == [
         "source 'in': no answer from the broker: --offline"
     ]
