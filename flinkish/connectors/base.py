@@ -111,11 +111,18 @@ def with_offsets(
         reason="set-offsets",
         text=f"{begins} is set to {target.describe()}: {offsets.cost()}",
         advice=f"accept it: {' '.join(missing)}" if missing else "",
-        lost_rows=offsets.skipped if offsets.known else None,
+        lost_rows=_lost(row, offsets),
         repeated_rows=offsets.repeated if offsets.known else None,
         set_to=offsets.offset,
         moves=offsets.moves,
     )
+
+
+def _lost(row: SourcePlan, offsets: NewOffsets) -> int | None:
+    """Return what a move skips, and what is lost at the new offsets; None if one is unknown."""
+    if not offsets.known or row.lost_rows is None:
+        return None
+    return offsets.skipped + row.lost_rows - offsets.unnoticed
 
 
 def not_set(row: SourcePlan, why: Unresolved = NO_OFFSETS) -> SourcePlan:

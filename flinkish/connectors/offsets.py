@@ -122,11 +122,14 @@ class NewOffsets:
         The partitions of a Kafka source whose offset changes.
     known
         Whether it is known how many rows are skipped and repeated.
+    unnoticed
+        How many of the skipped rows the findings about the new offsets count as lost, too.
     """
 
     offset: str
     moves: tuple[Move, ...] = ()
     known: bool = True
+    unnoticed: int = 0
 
     @property
     def skipped(self) -> int:

@@ -86,7 +86,9 @@ def kafka_offsets(
         for place in gone
     ]
     moved = tuple(sorted((m for m in moves if m.before != m.after), key=_order))
-    return NewOffsets(_log_line(after), moved)
+    # Behind these, a recreated topic is read on in the middle.
+    unnoticed = sum(m.skipped for m in moved if m.topic in recreated and m.after is not None)
+    return NewOffsets(_log_line(after), moved, unnoticed=unnoticed)
 
 
 def _given(

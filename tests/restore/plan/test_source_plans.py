@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.connectors.kafka.connector import kafka_answer, starting_offsets
-from flinkish.connectors.kafka.reading import Available, BrokerAnswer
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer, TopicIdentity
 from flinkish.connectors.offsets import Target
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
 from flinkish.connectors.sources import SavedSource, SourceAnswer, reset_flag
@@ -272,6 +272,34 @@ def test_what_the_broker_says_counts_for_the_new_offsets() -> None:
     assert (row.verdict, row.reason) == ("incompatible", "set-offsets-range")
     assert row.text.startswith("source 'in' cannot be moved to offset 99 of partition 0 of topic a")
     assert row.set_to is None
+
+
+@pytest.mark.parametrize(
+    ("offsets", "begin", "same", "lost"),
+    [
+        ({"a": {"0": 6}}, 0, True, 1),
+        ({"a": {"0": 12}}, 10, True, 7 + 1),  # where the defect was: b has lost a row
+        ({"a": {"0": 9}}, 2, False, 7 + 7),  # both topics are new, and lack what is before
+        ({"a": {"0": 5}}, 2, False, 3 + 7),  # as saved
+    ],
+)
+def test_rows_that_other_partitions_lose_count_for_explicit_offsets(
+    offsets: dict[str, dict[str, int]], begin: int, same: bool, lost: int
+) -> None:
+    bounds = {0: Available(begin, 12)}
+    identities = {} if same else {t: TopicIdentity("new") for t in ("a", "b")}
+    answer = BrokerAnswer({"a": bounds, "b": bounds}, identities=identities)
+    (read,), (at,) = kafka("false").sources or (), READ.sources or ()
+    known = kafka_answer(read, at, answer)
+    if not same:
+        known = replace(known, known={t: TopicIdentity("old") for t in ("a", "b")})
+    facts = SourceFacts(
+        {0: known},
+        RestoreOptions(accept_lost_rows=True),
+        {0: Target("offsets", offsets=offsets)},
+    )
+    (row,) = rows(kafka("false"), READ, facts=facts)
+    assert (row.verdict, row.lost_rows) == ("set", lost)
 
 
 def test_other_topics_and_other_offsets_at_once() -> None:
