@@ -322,7 +322,8 @@ def dispose_savepoint(
 ) -> Disposed:
     """Delete a savepoint and record that in the registry; see :meth:`Savepoint.dispose`.
 
-    If it is gone, but recorded, its disposal was cut off, and is only recorded.
+    If it is gone, but recorded, its disposal was cut off, and is only recorded. Where the directory
+    around it is missing too, it may not be mounted here, and counts as not found.
 
     ``agree``: asked, with the number and size of the files, before anything is deleted.
     ``dry_run``: touch nothing, and do not ask. ``tell``: called with the location of each file or
@@ -335,9 +336,16 @@ def dispose_savepoint(
     try:
         return _disposed(context, path, needed, records, agree, dry_run=dry_run, tell=tell)
     except SavepointNotFound:
-        if not records:
+        if not records or not _may_be_seen(records[0]):
             raise
         return _already_disposed(context, records, dry_run=dry_run)
+
+
+def _may_be_seen(path: str) -> bool:
+    """Return whether a savepoint at a location would be seen, so that it is gone if it is not."""
+    from flinkish import storage
+
+    return not storage.is_local(path) or storage.exists(storage.parent(path))
 
 
 def _already_disposed(context: Context, records: Sequence[str], *, dry_run: bool) -> Disposed:

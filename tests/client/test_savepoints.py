@@ -91,6 +91,7 @@ def test_a_disposal_that_was_cut_off_is_recorded_by_the_next_one(
     private: Path, left: str, ending: str
 ) -> None:
     path = private / "sp" / "savepoint-ababab-0123456789ab"
+    path.parent.mkdir()
     if left == "a husk":
         (path / "counts").mkdir(parents=True)
     record = SavepointSummary(str(path), "ab" * 16, 1.0, "native", bytes=1, files=1, duration=0.1)
@@ -105,3 +106,13 @@ def test_a_disposal_that_was_cut_off_is_recorded_by_the_next_one(
         assert context.registry.savepoints() == []
         with pytest.raises(SavepointNotFound):
             dispose_savepoint(context, f"{path}{ending}")
+
+
+def test_a_savepoint_in_a_directory_that_is_not_there_is_not_found(private: Path) -> None:
+    path = str(private / "mount" / "savepoint-ababab-0123456789ab")
+    record = SavepointSummary(path, "ab" * 16, 1.0, "native", bytes=1, files=1, duration=0.1)
+    with Client() as client:
+        client._context.writable_registry.add_savepoint(record)
+        with pytest.raises(SavepointNotFound):
+            dispose_savepoint(client._context, path)
+        assert client._context.registry.savepoints() == [record]
