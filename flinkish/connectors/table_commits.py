@@ -11,10 +11,16 @@ Delta and Iceberg record in each commit of a streaming query which query and whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flinkish.units import first_of
+
+_NEW_WRITER = (
+    "of a query that had not written to it before: if its job resumed from this savepoint or an "
+    "earlier one, input that is read again will be there twice"
+)
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,13 @@ class Drift:
     new_writers: tuple[TableCommit, ...] = ()
     replaced: tuple[TableCommit, ...] = ()
     others: tuple[TableCommit, ...] = ()
+
+    @property
+    def asked(self) -> str:
+        """The commits of others that a restore must ask about; empty if there are none."""
+        why = [f"{listed(self.new_writers)} {_NEW_WRITER}"] if self.new_writers else []
+        why += [f"{listed(self.replaced)} replaced all rows"] if self.replaced else []
+        return "; ".join(why)
 
 
 def drift(
@@ -247,6 +260,12 @@ def version_at(commits: Sequence[TableCommit], query_id: str, batch_id: int) -> 
     if first == 0 or not commits:
         return None
     return commits[-1 if first is None else first - 1].version
+
+
+def recorded_version(sink: Mapping[str, Any], table_id: str) -> int | None:
+    """Return the version that a savepoint recorded for a table; None if it recorded none."""
+    version = sink.get("table_version")
+    return version if type(version) is int and sink.get("table_id") == table_id else None
 
 
 def _is_own(commit: TableCommit, query_id: str) -> bool:

@@ -15,6 +15,7 @@ from flinkish.connectors.table_commits import (
     RollbackTarget,
     TableReading,
     drift,
+    recorded_version,
     rollback_target,
 )
 from flinkish.driver.connectors.question import SourceQuestion
@@ -98,13 +99,14 @@ class DriverRestoreEnvironment:
         recipe: Recipe,
         identity: QueryIdentity,
         mode: SinkMode | None,
+        others: Sequence[RestorableQuery] = (),
     ) -> SinkPlan | None:
         """Judge whether the sink already has batches that the query would write.
 
         A running job completes the batch that it has planned before it is stopped. So a query that
         takes over from a running job replays no batch.
         """
-        position = _position(new, offer, recipe.batch_id)
+        position = _position(new, offer)
         if position is None:
             return None
         output = output_of(new.sink, new.session)
@@ -114,11 +116,14 @@ class DriverRestoreEnvironment:
             taken = judge_writers(position, output.place, self._writers(), running, mode)
             if taken is not None:
                 return taken
-        job_at = None
-        if offer.live and _is_own(offer.query.sink, new.sink, new.session):
-            job_at = newest_planned_batch(offer.origin.root)  # read last, so never behind the sink
+        wrote, job_at = offer, None  # a table keeps the base's batches apart, a file sink does not
+        if not position.by_query_id:
+            own = (s for s in (offer, *others) if _is_own(s.query.sink, new.sink, new.session))
+            wrote = next(own, offer)
+        if wrote.live and _is_own(wrote.query.sink, new.sink, new.session):
+            job_at = newest_planned_batch(wrote.origin.root)  # read last, so never behind the sink
         query = Continuation(
-            recipe.batch_id,
+            wrote.query.batch_id,
             identity.keep,
             stateful=bool(offer.query.operators if recipe.states is None else recipe.states),
             goes_back=identity.goes_back,
@@ -127,8 +132,10 @@ class DriverRestoreEnvironment:
             replays_planned=recipe.replays_planned and not offer.live,
             has_planned_state=recipe.takes_planned_state,
             job_at=job_at,
-            writes_elsewhere=_is_other(offer.query.sink, new.sink, new.session),
+            writes_elsewhere=wrote is not offer
+            or _is_other(offer.query.sink, new.sink, new.session),
             moves_source=recipe.moves_source,
+            raised_to=recipe.batch_id,
         )
         return judge_sink(position, query, mode)
 
@@ -218,7 +225,7 @@ class DriverRestoreEnvironment:
         return ask(question, offline=self._offline)
 
 
-def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatus | None:
+def _position(new: NewQuery, offer: RestorableQuery) -> SinkStatus | None:
     """Return what the sink has recorded of the query; None if the sink records no batches."""
     sink = new.sink
     place = SinkPlace(sink.format, sink.path, sink.table)
@@ -234,7 +241,7 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatu
             return SinkStatus(kind, target, by_query_id=True)
         reading = table.read(offer.query_id)
         recorded = recorded_version(offer.query.sink, reading.table_id)
-        since, back = _since(table, reading, offer, recorded, batch_id)
+        since, back = _since(table, reading, offer, recorded)
     except TableError as error:
         return SinkStatus(kind, target, by_query_id=True, unreadable=error.message)
     return SinkStatus(
@@ -292,7 +299,7 @@ def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str 
 
 
 def _since(
-    table: Table, reading: TableReading, offer: RestorableQuery, recorded: int | None, batch_id: int
+    table: Table, reading: TableReading, offer: RestorableQuery, recorded: int | None
 ) -> tuple[Drift, RollbackTarget | None]:
     """Return other writers' commits to a table since the savepoint, and the possible rollback.
 
@@ -301,7 +308,7 @@ def _since(
     a running job no drift is reported, as the job may still write to the table.
     """
     newest = reading.newest_batch
-    ahead = newest is not None and newest > batch_id
+    ahead = newest is not None and newest > offer.query.batch_id
     saved = offer.query_id, offer.query.batch_id, recorded
     if offer.live or (recorded is None and newest is None):
         back = rollback_target(table.history(), *saved) if ahead else None
@@ -319,12 +326,6 @@ def _since(
     if since.undone and recorded is not None:
         commits = table.history()
     return since, rollback_target(commits, *saved, before)
-
-
-def recorded_version(sink: Mapping[str, Any], table_id: str) -> int | None:
-    """Return the version that a savepoint recorded for this table; None if it recorded none."""
-    version = sink.get("table_version")
-    return version if type(version) is int and sink.get("table_id") == table_id else None
 
 
 def _is_own(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.connectors.offsets import Target, parse_target
 from flinkish.connectors.registry import sink_connector
-from flinkish.connectors.source_plan import SourceFacts, SourcePlan
+from flinkish.connectors.source_plan import SourceFacts
 from flinkish.connectors.sources import RESET, SET, NewSource, QueryKey, SavedSource, SourceAnswer
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
@@ -79,8 +79,12 @@ class RestoreEnvironment(Protocol):
         recipe: Recipe,
         identity: QueryIdentity,
         mode: SinkMode | None,
+        others: Sequence[RestorableQuery] = (),
     ) -> SinkPlan | None:
-        """Return the plan for the sink, which may have batches; None if it records no batches."""
+        """Return the plan for the sink, which may have batches; None if it records no batches.
+
+        ``others`` are the saved queries besides ``offer`` that give state or positions.
+        """
 
     def start(self, new: NewQuery, mode: SinkMode | None) -> ConsentNeeded | Agreed | None:
         """Return the refusal or the note on a query that the savepoint lacks; None for neither."""
@@ -225,7 +229,7 @@ class RestorePlanner:
             ),
             checks=tuple(checks),
         )
-        refusal = refuse(plan.operators or (), settings.executors) or _blocked(rows, checks)
+        refusal = refuse(plan.operators or (), settings.executors) or blocked(rows, checks)
         if refusal is not None:
             return replace(restore, refusal=refusal)
         origins = {key: each.origin for key, each in self.offers.by_key.items()}
@@ -253,7 +257,8 @@ class RestorePlanner:
         restore = replace(restore, checks=with_watermark(checks, new, plan.base, rows, watermarks))
         takes = rewrite is None and recipe.can_take_planned_state
         recipe = replace(recipe, takes_planned_state=takes)
-        sink = self._environment.sink(new, offer, recipe, identity, self._sink_ahead)
+        others = [each for each in self._offers_of(recipe.origins) if each is not offer]
+        sink = self._environment.sink(new, offer, recipe, identity, self._sink_ahead, others)
         if sink is not None and sink.blocks:
             refusal = _sink_ahead(sink, rewrite, recipe, settings)
         takes = takes and sink is not None and sink.reason == SINK_HAS_PLANNED
@@ -489,12 +494,3 @@ def _sink_ahead(
     if never is not None:
         return Incompatible(f"{sink.text}; {never.message}", hint=never.hint, reasons=[sink.reason])
     return ConsentNeeded(sink.text, hint=sink.advice, reasons=[sink.reason])
-
-
-def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishError | None:
-    """Return the refusal for sources and preconditions, or None."""
-    refused = [check for check in checks if check.outcome is RestoreOutcome.REFUSED]
-    if refused:
-        texts = "; ".join(check.text for check in refused)
-        return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])
-    return blocked(rows)

@@ -58,10 +58,6 @@ from flinkish.connectors.table_commits import Drift, RollbackTarget, listed
 
 SinkMode = Literal["rebase", "accept", "rollback"]
 _ALL: tuple[SinkMode, ...] = ("rebase", "accept", "rollback")
-_NEW_WRITER = (
-    "of a query that had not written to it before: if its job resumed from this savepoint or an "
-    "earlier one, input that is read again will be there twice"
-)
 #: The reason's id for a sink that has the planned batch.
 SINK_HAS_PLANNED = "sink-has-planned"
 SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "rollback", "unreadable"]
@@ -164,7 +160,7 @@ class Continuation:
     Attributes
     ----------
     saved_batch
-        The committed batch of the new checkpoint, before any rebase.
+        The committed batch of the saved query that wrote to the sink.
     keeps_query_id
         Whether the query keeps the savepoint's query id. With another id, the batches of the saved
         id do not count for sinks that remember batches by query id; those of a file sink count.
@@ -190,6 +186,9 @@ class Continuation:
     moves_source
         Whether a source of the saved query continues from other offsets, and so has no part in the
         planned batch (:attr:`~flinkish.restore.recipe.Recipe.moves_source`).
+    raised_to
+        The committed batch of the new checkpoint, before any rebase, if merged queries make it a
+        later one than the saved batch. The sink skips only batches after it.
     """
 
     saved_batch: int
@@ -203,14 +202,20 @@ class Continuation:
     job_at: int | None = None
     writes_elsewhere: bool = False
     moves_source: bool = False
+    raised_to: int = 0
+
+    @property
+    def resumes_after(self) -> int:
+        """The committed batch of the new checkpoint, before any rebase."""
+        return max(self.saved_batch, self.raised_to)
 
 
 def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = None) -> SinkPlan:
-    """Compare the batches of a sink with the batch that a query continues from. Pure.
+    """Compare the batches of a sink with the batch that a query continues from.
 
     ``mode`` is the user's choice for a sink that is ahead (``--sink-ahead``).
     """
-    newest, saved = status.newest_batch, query.saved_batch
+    newest, saved, last = status.newest_batch, query.saved_batch, query.resumes_after
     where = f"the {status.format} sink {status.path}"
     if status.unreadable is not None and mode == "rollback":
         text = f"{where} cannot be rolled back to the savepoint: {status.unreadable}"
@@ -231,13 +236,14 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
         return _judge_undone(status, query, mode, where)
     if newest is None or newest <= saved:
         return _judge_not_ahead(status, query, mode, where)
+    following = max(newest, last) + 1
     if query.job_at is not None and newest <= query.job_at:
         text = f"{where} has batch {newest}: the job has continued"
         return _plan(status, "as-is", "sink-of-running-job", text)
     if not status.has_files:
-        text = f"{where} has empty batches up to {newest}: it continues as batch {newest + 1}"
+        text = f"{where} has empty batches up to {newest}: it continues as batch {following}"
         return _plan(status, "rebase", "sink-without-rows", text, rebase_to=newest)
-    shared = _by_others(status.drift)
+    shared = status.drift.asked
     reason = "sink-shared" if shared else "sink-ahead"
     where = f"others have written to {where} since: {shared}; it" if shared else where
     if status.by_query_id and not query.keeps_query_id:
@@ -247,7 +253,7 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
         return _judge_new_id(status, query, mode, where, reason)
     # Batches that are kept by query id are the saved query's, wherever the program writes.
     sink_has_it = query.replays_planned and (status.by_query_id or not query.writes_elsewhere)
-    has_planned = sink_has_it and newest == saved + 1
+    has_planned = sink_has_it and newest == saved + 1 > last
     breaks = query.stateful and not status.computes_skipped
     if has_planned and not query.moves_source and (query.has_planned_state or not breaks):
         state = ", and the state that it has written is taken" if breaks else ""
@@ -267,12 +273,19 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
             status,
             "rebase",
             reason,
-            f"{skipped}: it continues as batch {newest + 1}; output that the sink has "
+            f"{skipped}: it continues as batch {following}; output that the sink has "
             "from after the savepoint is written again",
             rebase_to=newest - 1 if planned_skipped else newest,
         )
     if mode == "rollback":
         return _roll_back(status, query, skipped, reason)
+    if last > saved:  # what the sink skips is not what it has
+        drops = f", and the sink would drop the output up to batch {newest}" * (newest > last)
+        twice = (
+            f"{skipped}, with the numbers after {last} of a query that is merged into it: input "
+            f"that is read again would be there twice{drops}"
+        )
+        return _ahead(status, query, reason, twice, ("rebase", "rollback"))
     lost = f"{skipped}: the sink would silently drop the output up to batch {newest}"
     if has_planned and not breaks:
         lost = (
@@ -302,7 +315,7 @@ def _judge_undone(
         f"{where} was rolled back to a version before the savepoint: it lacks output of "
         f"the batches up to {query.saved_batch}, and has what was written since"
     )
-    skips = newest is not None and newest > query.saved_batch and query.keeps_query_id
+    skips = newest is not None and newest > query.resumes_after and query.keeps_query_id
     stays: SinkMode = "rebase" if skips else "accept"
     if mode == "rollback":
         return _roll_back(status, query, back, "sink-undone", stays, _AS_IT_IS)
@@ -320,7 +333,7 @@ def _judge_not_ahead(
     newest, saved = status.newest_batch, query.saved_batch
     has = f"{where} has " + ("no batch yet" if newest is None else f"batch {newest}")
     if status.drift != Drift():
-        asked = _by_others(status.drift)
+        asked = status.drift.asked
         has += f", but others have written to it since: {asked or listed(status.drift.others)}"
         if asked:
             return _judge_shared(status, query, mode, has, "sink-shared")
@@ -332,13 +345,6 @@ def _judge_not_ahead(
         )
         return _plan(status, "as-is", "sink-behind", text)
     return _plan(status, "as-is", "sink-empty" if newest is None else "sink-not-ahead", has)
-
-
-def _by_others(since: Drift) -> str:
-    """Return the commits of others that a restore must ask about; empty if there are none."""
-    why = [f"{listed(since.new_writers)} {_NEW_WRITER}"] if since.new_writers else []
-    why += [f"{listed(since.replaced)} replaced all rows"] if since.replaced else []
-    return "; ".join(why)
 
 
 def _judge_shared(
@@ -359,16 +365,12 @@ def _judge_new_id(
     newest, saved = status.newest_batch, query.saved_batch
     has = f"{where} has the batches up to {newest} of the job that continued after batch {saved}"
     if mode == "rebase":
-        return _plan(
-            status,
-            "rebase",
-            reason,
-            f"{has}: they stay, and input that is read again is written again under a new query id",
-        )
+        text = f"{has}: they stay; input that is read again is written again under a new query id"
+        return _plan(status, "rebase", reason, text)
     if mode == "rollback":
         return _roll_back(status, query, has, reason)
     breaks = query.stateful and not status.computes_skipped
-    may_keep = query.may_keep_id and not breaks
+    may_keep = query.may_keep_id and not breaks and query.resumes_after == saved
     if mode == "accept" and may_keep:
         return _plan(
             status,
@@ -402,13 +404,11 @@ def _roll_back(
         return _ahead(status, query, "sink-cannot-go-back", text, (instead,), choices)
     undone = len(status.rollback.undone)
     newest = status.newest_batch
-    skips = newest is not None and newest > query.saved_batch
+    skips = newest is not None and newest > query.resumes_after
     again = skips and query.keeps_query_id and status.skips_after_rollback
-    number = (
-        f"; it continues as batch {(newest or 0) + 1}, because the sink skips earlier ones"
-        if again
-        else ""
-    )
+    number = ""
+    if again:
+        number = f"; it continues as batch {(newest or 0) + 1}, because the sink skips earlier ones"
     return _plan(
         status,
         "rollback",

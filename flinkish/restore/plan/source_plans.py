@@ -22,6 +22,7 @@ from flinkish.connectors.sources import (
     reset_flag,
 )
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 from flinkish.restore.origin.restore_origin import RestoreOrigin
 from flinkish.restore.plan.source_matching import SourceMatches
@@ -104,8 +105,12 @@ def rows_in_place(
     )
 
 
-def blocked(rows: Sequence[SourcePlan]) -> FlinkishError | None:
-    """Return the refusal for sources, or None."""
+def blocked(rows: Sequence[SourcePlan], checks: Sequence[Check] = ()) -> FlinkishError | None:
+    """Return the refusal for sources and preconditions, or None."""
+    refused = [check for check in checks if check.outcome is RestoreOutcome.REFUSED]
+    if refused:
+        texts = "; ".join(check.text for check in refused)
+        return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])
     stuck = [row for row in rows if row.blocks]
     if not stuck:
         return None

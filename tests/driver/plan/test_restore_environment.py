@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.connectors.table_commits import TableCommit, TableReading
+from flinkish.driver.connectors import sinks
 from flinkish.driver.plan.restore_environment import (
     DriverRestoreEnvironment,
     has_path_of,
@@ -24,7 +26,7 @@ from flinkish.restore.origin.restore_origin import RestorableQuery, open_job, op
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.starts import Agreed
-from flinkish.restore.recipe import OriginCheckpoint, Recipe
+from flinkish.restore.recipe import OriginCheckpoint, Recipe, TakenState
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 from tests.support.restore.query_builders import saved_query
@@ -250,6 +252,92 @@ def test_a_planned_batch_is_not_taken_for_one_of_another_place(
     )
     assert plan is not None
     assert plan.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "of_other", "newest", "reason"),
+    [
+        (10, 50, False, 10, "sink-not-ahead"),
+        (10, 50, False, 40, "sink-ahead"),  # numbers that the query does not use again
+        (10, 50, True, 50, "sink-not-ahead"),
+        (10, 5, True, 8, "sink-ahead"),
+        (10, 5, False, 11, "sink-ahead-state"),
+    ],
+)
+def test_the_sink_of_a_merged_query_has_the_batches_of_the_query_that_wrote_to_it(
+    tmp_path: Path, base: int, other: int, of_other: bool, newest: int, reason: str
+) -> None:
+    log = tmp_path / "out/_spark_metadata"
+    log.mkdir(parents=True)
+    (log / str(newest)).write_text('v1\n{"path":"file:///out/a","size":1}')
+    paths = ("another", "out") if of_other else ("out", "another")
+    wrote = [{"path": str(tmp_path / path)} for path in paths]
+    plan = merged_sink(NewSink("parquet", str(tmp_path / "out")), (base, other), wrote)
+    assert plan.reason == reason
+
+
+def merged_sink(
+    sink: NewSink,
+    batches: tuple[int, int],
+    saved_sinks: Sequence[Mapping[str, Any]],
+    identity: QueryIdentity = KEPT,
+) -> SinkPlan:
+    """The plan of the query q, into which the query r is merged, both saved at these batches."""
+    offers = [
+        RestorableQuery(
+            replace(saved_query(key=key, batch=batch), sink=saved),
+            OriginCheckpoint(key, (), batch),
+            f"id of {key}",
+        )
+        for key, batch, saved in zip(("q", "r"), batches, saved_sinks, strict=True)
+    ]
+    origins = tuple(offer.origin for offer in offers)
+    plan = DriverRestoreEnvironment(lambda _: ()).sink(
+        NewQuery("q", sink=sink, session=session_with("file:///")),
+        offers[0],
+        Recipe(origins, states={0: TakenState(0, 0), 1: TakenState(1, 0)}),
+        identity,
+        None,
+        offers[1:],
+    )
+    assert plan is not None
+    return plan
+
+
+class Table:
+    """A table with the commits of these queries and batches."""
+
+    def __init__(self, *commits: tuple[str, int]) -> None:
+        self.commits = [
+            TableCommit(version, "STREAMING UPDATE", f"id of {key}", batch, is_first=version == 0)
+            for version, (key, batch) in enumerate(commits)
+        ]
+
+    def exists(self) -> bool:
+        return True
+
+    def read(self, query_id: str) -> TableReading:
+        batches = [c.batch_id for c in self.commits if c.query_id == query_id]
+        newest = max((batch for batch in batches if batch is not None), default=None)
+        return TableReading("t", len(self.commits) - 1, newest, True, computes_skipped=False)
+
+    def history(
+        self, version: int | None = None, *, back_to: int | None = None
+    ) -> list[TableCommit]:
+        return self.commits
+
+    def roll_back(self, version: int) -> None:
+        raise NotImplementedError
+
+
+def test_the_table_of_a_merged_query_can_go_back_whatever_its_next_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(("r", 50), ("q", 10), ("q", 40))
+    monkeypatch.setitem(sinks._OPEN, "delta", lambda place, session: table)
+    went_on = QueryIdentity(False, "job j went on to batch 40", goes_back=True)
+    plan = merged_sink(NewSink("delta", "/out"), (10, 50), [{"table_id": "t"}, {}], went_on)
+    assert (plan.reason, plan.permit) == ("sink-ahead", ("rebase", "rollback"))
 
 
 def test_logs_of_a_running_job_that_are_trimmed_are_no_damage(tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ class Facts:
         recipe: Recipe,
         identity: QueryIdentity,
         mode: SinkMode | None,
+        others: Sequence[RestorableQuery] = (),
     ) -> SinkPlan | None:
         return self.sink_plan
 

@@ -30,7 +30,7 @@ REPLACED = replace(DELTA, drift=Drift(replaced=(TableCommit(8, "WRITE", replaces
 WITH_OTHERS = replace(DELTA, drift=Drift(others=(TableCommit(8, "DELETE"),)))
 
 
-def at(batch: int, **facts: bool) -> Continuation:
+def at(batch: int, **facts: Any) -> Continuation:
     return Continuation(
         batch,
         **{"keeps_query_id": True, "stateful": False, **facts},
@@ -49,6 +49,10 @@ PART: dict[str, bool] = {**PLANNED, "moves_source": True}
 BACK: dict[str, bool] = {"keeps_query_id": False, "goes_back": True}
 FORK: dict[str, bool] = {"keeps_query_id": False}
 USED: dict[str, bool] = {**FORK, "in_use": True}
+#: A query of later batches is merged into it, after which the sink is.
+ABOVE: dict[str, int] = {"raised_to": 12}
+#: A query of later batches is merged into it, before which the sink is.
+BELOW: dict[str, int] = {"raised_to": 8}
 
 CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     # position, query, mode -> verdict, reason, rebase_to
@@ -126,6 +130,21 @@ CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     (ICEBERG, at(7, **STATE), None, "ahead", "sink-ahead", None),
     (ICEBERG, at(7, **STATE), "accept", "accept", "sink-ahead", None),
     (ICEBERG, at(7, **STATE), "rollback", "rollback", "sink-ahead", None),
+    (FILE, at(9, **STATE, **ABOVE), None, "as-is", "sink-not-ahead", None),
+    (FILE, at(7, **ABOVE), None, "ahead", "sink-ahead", None),
+    (FILE, at(7, **ABOVE), "accept", "ahead", "sink-ahead", None),
+    (FILE, at(7, **STATE, **ABOVE), "rebase", "rebase", "sink-ahead", 9),
+    (FILE, at(8, **STATE, **KEPT, **ABOVE), None, "ahead", "sink-ahead", None),
+    (EMPTY, at(7, **ABOVE), None, "rebase", "sink-without-rows", 9),
+    (FILE, at(7, **BELOW), None, "ahead", "sink-ahead", None),
+    (FILE, at(7, **BELOW), "accept", "ahead", "sink-ahead", None),
+    (FILE, at(7, **PLANNED, **BELOW), "rebase", "rebase", "sink-ahead", 8),
+    (DELTA, at(7, **STATE, **ABOVE), None, "ahead", "sink-ahead", None),
+    (DELTA, at(7, **ABOVE), "rollback", "rollback", "sink-ahead", None),
+    (DELTA, at(7, **BELOW), "rollback", "rollback", "sink-ahead", 9),
+    (DELTA, at(7, **BACK, **ABOVE), None, "ahead", "sink-ahead", None),
+    (DELTA, at(7, **BACK, **ABOVE), "accept", "ahead", "sink-ahead", None),
+    (UNDONE_DELTA, at(8, **STATE, **ABOVE), "accept", "accept", "sink-undone", None),
 ]
 
 
@@ -203,6 +222,18 @@ def test_rows_of_others_are_told_whatever_the_table_has(query: Continuation, mod
         assert plan.verdict == (mode or "ahead")
     ahead = judge_sink(FOLLOWED, at(7, **BACK))
     assert "and continues with the rows of others as they are" in ahead.advice
+
+
+@pytest.mark.parametrize(("raised", "dropped"), [(ABOVE, False), (BELOW, True)])
+def test_what_the_sink_of_a_merged_query_gets_again_is_said(
+    raised: dict[str, int], dropped: bool
+) -> None:
+    text = judge_sink(FILE, at(7, **raised)).text
+    assert "resumes after batch 7, with the numbers after" in text
+    assert "input that is read again would be there twice" in text
+    assert ("drop the output up to batch 9" in text) is dropped
+    following = max(9, raised["raised_to"]) + 1
+    assert f"continues as batch {following};" in judge_sink(FILE, at(7, **raised), "rebase").text
 
 
 def test_what_a_rollback_undoes_is_said() -> None:
