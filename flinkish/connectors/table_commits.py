@@ -21,6 +21,7 @@ _NEW_WRITER = (
     "of a query that had not written to it before: if its job resumed from this savepoint or an "
     "earlier one, input that is read again will be there twice"
 )
+_MERGED = "(merged into this query): input that is read again will be there twice"
 
 
 @dataclass(frozen=True)
@@ -115,18 +116,23 @@ class Drift:
         Commits of others that replaced all rows of the table, or may have replaced them.
     others
         The remaining commits of others, without those that keep the rows.
+    merged
+        The batches of queries that are merged into the restored one, from after their saved
+        batches, as texts: their input is read again.
     """
 
     undone: bool = False
     new_writers: tuple[TableCommit, ...] = ()
     replaced: tuple[TableCommit, ...] = ()
     others: tuple[TableCommit, ...] = ()
+    merged: tuple[str, ...] = ()
 
     @property
     def asked(self) -> str:
-        """The commits of others that a restore must ask about; empty if there are none."""
+        """What others have written that a restore must ask about; empty if there is nothing."""
         why = [f"{listed(self.new_writers)} {_NEW_WRITER}"] if self.new_writers else []
         why += [f"{listed(self.replaced)} replaced all rows"] if self.replaced else []
+        why += [f"{', '.join(self.merged)} {_MERGED}"] if self.merged else []
         return "; ".join(why)
 
 

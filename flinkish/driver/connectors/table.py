@@ -7,8 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from flinkish.connectors.table_commits import TableCommit, TableReading
+from flinkish.connectors.table_commits import (
+    Drift,
+    RollbackTarget,
+    TableCommit,
+    TableReading,
+    drift,
+    rollback_target,
+)
 from flinkish.errors import TableError
+from flinkish.restore.origin.restore_origin import RestorableQuery
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,46 @@ class Table(Protocol):
 
     def roll_back(self, version: int) -> None:
         """Bring the table to a version that it still has."""
+
+
+def since_savepoint(
+    table: Table, reading: TableReading, offer: RestorableQuery, recorded: int | None
+) -> tuple[Drift, RollbackTarget | None]:
+    """Return other writers' commits to a table since the savepoint, and the possible rollback.
+
+    The rollback is None if the table has nothing to roll back. A table that has no commits of the
+    saved query, and is not the table in the savepoint, counts as another table, without drift. For
+    a running job no drift is reported, as the job may still write to the table.
+    """
+    newest = reading.newest_batch
+    ahead = newest is not None and newest > offer.query.batch_id
+    saved = offer.query_id, offer.query.batch_id, recorded
+    if offer.live or (recorded is None and newest is None):
+        back = rollback_target(table.history(), *saved) if ahead else None
+        return Drift(), back
+    # Delta keeps the number of a batch that was undone; Iceberg does not.
+    had = min(newest, saved[1]) if newest is not None and reading.skips_after_rollback else None
+    commits = table.history(back_to=recorded)
+    since = drift(commits, *saved, had)
+    if since.new_writers:  # did they write before the savepoint too?
+        commits = table.history()
+        since = drift(commits, *saved, had)
+    if not (ahead or since.undone or since.new_writers):
+        return since, None
+    before = table.history(recorded) if since.undone and recorded is not None else ()
+    if since.undone and recorded is not None:
+        commits = table.history()
+    return since, rollback_target(commits, *saved, before)
+
+
+def merged_batches(table: Table, merged: Sequence[RestorableQuery]) -> tuple[str, ...]:
+    """Return what a table has of queries from after their saved batches, as texts."""
+    texts = []
+    for each in merged:
+        newest, first = table.read(each.query_id).newest_batch, each.query.batch_id + 1
+        if newest is not None and newest >= first:
+            texts.append(f"batches {first} to {newest} of {each.query.describe()}")
+    return tuple(texts)
 
 
 @contextmanager

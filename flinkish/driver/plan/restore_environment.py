@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,18 +11,11 @@ from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.discovery import query_id_of
 from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer
-from flinkish.connectors.table_commits import (
-    Drift,
-    RollbackTarget,
-    TableReading,
-    drift,
-    recorded_version,
-    rollback_target,
-)
+from flinkish.connectors.table_commits import RollbackTarget, recorded_version
 from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.sources import ask
-from flinkish.driver.connectors.table import SinkPlace, Table
+from flinkish.driver.connectors.table import SinkPlace, merged_batches, since_savepoint
 from flinkish.driver.log import log
 from flinkish.driver.plan.writer_settings import output_of, qualified
 from flinkish.errors import (
@@ -106,7 +100,9 @@ class DriverRestoreEnvironment:
         A running job completes the batch that it has planned before it is stopped. So a query that
         takes over from a running job replays no batch.
         """
-        position = _position(new, offer)
+        takes_over = identity.keep or identity.goes_back  # what a fork writes again is meant to be
+        merged = [each for each in others if takes_over and not each.live]
+        position = _position(new, offer, merged)
         if position is None:
             return None
         output = output_of(new.sink, new.session)
@@ -225,8 +221,13 @@ class DriverRestoreEnvironment:
         return ask(question, offline=self._offline)
 
 
-def _position(new: NewQuery, offer: RestorableQuery) -> SinkStatus | None:
-    """Return what the sink has recorded of the query; None if the sink records no batches."""
+def _position(
+    new: NewQuery, offer: RestorableQuery, merged: Sequence[RestorableQuery]
+) -> SinkStatus | None:
+    """Return what the sink has recorded of the query; None if the sink records no batches.
+
+    ``merged`` are the queries that are merged into it, whose later batches it writes again.
+    """
     sink = new.sink
     place = SinkPlace(sink.format, sink.path, sink.table)
     target = sink.table or sink.path or ""
@@ -241,7 +242,10 @@ def _position(new: NewQuery, offer: RestorableQuery) -> SinkStatus | None:
             return SinkStatus(kind, target, by_query_id=True)
         reading = table.read(offer.query_id)
         recorded = recorded_version(offer.query.sink, reading.table_id)
-        since, back = _since(table, reading, offer, recorded)
+        since, back = since_savepoint(table, reading, offer, recorded)
+        since = replace(since, merged=merged_batches(table, merged))
+        if since.merged:
+            back = RollbackTarget(None, why="queries that are merged have written to it since")
     except TableError as error:
         return SinkStatus(kind, target, by_query_id=True, unreadable=error.message)
     return SinkStatus(
@@ -296,36 +300,6 @@ def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str 
         is_new = planned is None and committed is None
         return Beginning(name, stateful, None if is_new else root, committed, planned), None
     return Beginning(name, stateful, root, committed, planned), query_id
-
-
-def _since(
-    table: Table, reading: TableReading, offer: RestorableQuery, recorded: int | None
-) -> tuple[Drift, RollbackTarget | None]:
-    """Return other writers' commits to a table since the savepoint, and the possible rollback.
-
-    The rollback is None if the table has nothing to roll back. A table that has no commits of the
-    saved query, and is not the table in the savepoint, counts as another table, without drift. For
-    a running job no drift is reported, as the job may still write to the table.
-    """
-    newest = reading.newest_batch
-    ahead = newest is not None and newest > offer.query.batch_id
-    saved = offer.query_id, offer.query.batch_id, recorded
-    if offer.live or (recorded is None and newest is None):
-        back = rollback_target(table.history(), *saved) if ahead else None
-        return Drift(), back
-    # Delta keeps the number of a batch that was undone; Iceberg does not.
-    had = min(newest, saved[1]) if newest is not None and reading.skips_after_rollback else None
-    commits = table.history(back_to=recorded)
-    since = drift(commits, *saved, had)
-    if since.new_writers:  # did they write before the savepoint too?
-        commits = table.history()
-        since = drift(commits, *saved, had)
-    if not (ahead or since.undone or since.new_writers):
-        return since, None
-    before = table.history(recorded) if since.undone and recorded is not None else ()
-    if since.undone and recorded is not None:
-        commits = table.history()
-    return since, rollback_target(commits, *saved, before)
 
 
 def _is_own(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:

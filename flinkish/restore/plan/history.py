@@ -137,13 +137,17 @@ def check_foreach_batch(
     runs: Sequence[OtherRun],
     replay: Replay,
     elsewhere: int | None,
+    *,
+    merged: str = "",
 ) -> Check:
     """Return what a restore means for a ``foreachBatch`` function, which flinkish cannot inspect.
 
-    Parameters are those of :func:`decide_history`. The outcome is ``ok`` if no batch that the
+    Parameters are those of :func:`decide_history`, of the query ``name`` itself or of a query that
+    is ``merged`` into it, as a text that names that one. The outcome is ``ok`` if no batch that the
     function has run is run again, and no other run is still active.
     """
     who = f"query '{name}' writes with foreachBatch"
+    who += f", and {merged} is merged into it" if merged else ""
     number = saved_batch + saved
     newest = max((_newest(run) for run in runs), default=-1)
     open_run = next((run for run in runs if not run.state.is_final), None)

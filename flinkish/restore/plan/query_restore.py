@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flinkish.connectors.source_plan import SourcePlan
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, Incompatible
 from flinkish.messages.plan import Check, PinRow, RestoreOutcome, StateVerdict
 from flinkish.messages.restore_options import SINK_MODES
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.origin.spark_compat import SparkFit
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.judging import is_rescaled
+from flinkish.restore.plan.judging import WITHOUT_ENGINE, is_rescaled
 from flinkish.restore.plan.pins import asked_provider, formats_for
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
@@ -159,3 +159,28 @@ def has_rescaled(plan: QueryPlan, partitions: int | None) -> bool:
     """Return whether a plan takes state that must be rescaled to have ``partitions`` partitions."""
     taken = [each.taken for each in plan.operators or () if each.taken is not None]
     return partitions is not None and any(is_rescaled(each, partitions) for each in taken)
+
+
+def cannot_rewrite(
+    rewrite: StateRewrite, recipe: Recipe, settings: PlanningSettings
+) -> Incompatible | None:
+    """Return why no state can be rewritten during the restore, regardless of operators, or None."""
+    if not rewrite.canonical:
+        text = f"the state must be rewritten for this Spark, but {WITHOUT_ENGINE}"
+        return None if settings.executors else Incompatible(text, reasons=["no-engine"])
+    hint = "convert it to a native one first: flinkish migrate PATH TARGET --type native"
+    if not settings.executors:
+        return Incompatible(
+            "the savepoint is canonical, but the driver's Python lacks the requirements "
+            "for writing its state (pip install 'flinkish[engine]')",
+            hint=hint,
+            reasons=["canonical"],
+        )
+    if any(origin.batch_id != recipe.batch_id for origin in recipe.origins):
+        return Incompatible(
+            "the savepoint is canonical: its state cannot be moved to another batch (of "
+            "another query, or of a sink that is ahead)",
+            hint=hint,
+            reasons=["canonical"],
+        )
+    return None

@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, cast
 
-from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.connectors.offsets import Target, parse_target
 from flinkish.connectors.registry import sink_connector
 from flinkish.connectors.source_plan import SourceFacts
@@ -28,10 +27,11 @@ from flinkish.restore.plan.document import restore_plan
 from flinkish.restore.plan.history import (
     Replay,
     check_foreach_batch,
+    counts_history,
     decide_history,
     saved_shift,
 )
-from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
+from flinkish.restore.plan.judging import ask, refuse
 from flinkish.restore.plan.non_restored_state import (
     NOTHING_TAKEN,
     NonRestored,
@@ -47,13 +47,20 @@ from flinkish.restore.plan.query_restore import (
     PlanningSettings,
     QueryRestore,
     StateRewrite,
+    cannot_rewrite,
     has_rescaled,
     rewrite_of,
 )
 from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
 from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
 from flinkish.restore.plan.source_matching import reset_entries
-from flinkish.restore.plan.source_plans import blocked, fresh_rows, job_sources, source_plans
+from flinkish.restore.plan.source_plans import (
+    blocked,
+    fresh_rows,
+    in_order,
+    job_sources,
+    source_plans,
+)
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe
 
@@ -270,7 +277,7 @@ class RestorePlanner:
         if rewrite is None:  # if state is rewritten, the engine changes the pins
             recipe = replace(recipe, pins=offer.fit.formats)
         elif refusal is None:
-            refusal = _cannot_rewrite(rewrite, recipe, settings)
+            refusal = cannot_rewrite(rewrite, recipe, settings)
         refusal = refusal or ask(plan.operators or (), options.accept_partial)
         if not isinstance(refusal, Incompatible):  # which no consent can resolve
             permitted = recipe
@@ -311,9 +318,26 @@ class RestorePlanner:
             Replay(recipe.has_planned, recipe.repeats_planned(entries), recipe.batch_id),
             self._environment.begun_elsewhere(offer) if numbered else None,
         )
-        checks = (check_foreach_batch(new.name, *facts),) if numbered else ()
+        checks = [check_foreach_batch(new.name, *facts)] if numbered else []
+        for each in self._offers_of(recipe.origins) if numbered else ():
+            if each is not offer and counts_history(sink_format(each.query.sink)):
+                checks.append(self._merged_function(new, each))
+        noted = [check for check in checks if check.outcome is not RestoreOutcome.OK] or checks[:1]
         history = decide_history(*facts, now_ms=int(time.time() * 1000))
-        return replace(restore, history=history, checks=(*restore.checks, *checks))
+        return replace(restore, history=history, checks=(*restore.checks, *noted))
+
+    def _merged_function(self, new: NewQuery, giver: RestorableQuery) -> Check:
+        """Return what runs again of a ``foreachBatch`` function whose query another one takes."""
+        return check_foreach_batch(
+            new.name,
+            saved_shift(giver.query.sink),
+            giver.query.batch_id,
+            QueryIdentity(False, "its query is merged into another one"),
+            self._environment.other_runs(giver.query_id),
+            Replay(Recipe((giver.origin,)).has_planned),
+            self._environment.begun_elsewhere(giver),
+            merged=giver.query.describe(),
+        )
 
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return the offsets that sources get, by entry; raise UsageError for one named twice."""
@@ -334,8 +358,8 @@ class RestorePlanner:
     ) -> SourceFacts:
         """Return what is known about the data of sources that have a saved position."""
         answers: dict[int, SourceAnswer] = {}
-        pairs = zip(new.sources or (), plan.sources.matched or _in_order(new, plan), strict=False)
-        for source, saved in pairs:
+        matched = plan.sources.matched or in_order(new, plan.base)
+        for source, saved in zip(new.sources or (), matched, strict=False):
             if saved is None:
                 continue
             target = targets.get(source.entry)
@@ -447,42 +471,6 @@ class RestorePlanner:
         return replace(plan, complete=complete)
 
 
-def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:
-    """Return the positions of a checkpoint that does not describe its sources, in Spark's order.
-
-    Their offsets are only in the logs.
-    """
-    if plan.base is None or plan.base.sources is not None:
-        return []
-    key = plan.base.key
-    return [SavedSource(key, s.entry, s.directory, NO_OFFSET) for s in new.sources or ()]
-
-
-def _cannot_rewrite(
-    rewrite: StateRewrite, recipe: Recipe, settings: PlanningSettings
-) -> Incompatible | None:
-    """Return why no state can be rewritten during the restore, regardless of operators, or None."""
-    if not rewrite.canonical:
-        text = f"the state must be rewritten for this Spark, but {WITHOUT_ENGINE}"
-        return None if settings.executors else Incompatible(text, reasons=["no-engine"])
-    hint = "convert it to a native one first: flinkish migrate PATH TARGET --type native"
-    if not settings.executors:
-        return Incompatible(
-            "the savepoint is canonical, but the driver's Python lacks the requirements "
-            "for writing its state (pip install 'flinkish[engine]')",
-            hint=hint,
-            reasons=["canonical"],
-        )
-    if any(origin.batch_id != recipe.batch_id for origin in recipe.origins):
-        return Incompatible(
-            "the savepoint is canonical: its state cannot be moved to another batch (of "
-            "another query, or of a sink that is ahead)",
-            hint=hint,
-            reasons=["canonical"],
-        )
-    return None
-
-
 def _sink_ahead(
     sink: SinkPlan, rewrite: StateRewrite | None, recipe: Recipe, settings: PlanningSettings
 ) -> FlinkishError:
@@ -490,7 +478,7 @@ def _sink_ahead(
     permitted = recipe
     if sink.permit == ("rebase",):
         permitted = replace(recipe, rebase_to=sink.newest_batch)
-    never = None if rewrite is None else _cannot_rewrite(rewrite, permitted, settings)
+    never = None if rewrite is None else cannot_rewrite(rewrite, permitted, settings)
     if never is not None:
         return Incompatible(f"{sink.text}; {never.message}", hint=never.hint, reasons=[sink.reason])
     return ConsentNeeded(sink.text, hint=sink.advice, reasons=[sink.reason])

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.connectors.base import NO_OFFSETS, UNKNOWN_OFFSETS, not_set
 from flinkish.connectors.registry import source_connector
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
@@ -103,6 +104,16 @@ def rows_in_place(
         for source, old in zip(new.sources or (), saved, strict=True)
         if source.entry in answers
     )
+
+
+def in_order(new: NewQuery, base: SavedQueryFacts | None) -> list[SavedSource]:
+    """Return the positions of a checkpoint that does not describe its sources, in Spark's order.
+
+    Their offsets are only in the logs.
+    """
+    if base is None or base.sources is not None:
+        return []
+    return [SavedSource(base.key, s.entry, s.directory, NO_OFFSET) for s in new.sources or ()]
 
 
 def blocked(rows: Sequence[SourcePlan], checks: Sequence[Check] = ()) -> FlinkishError | None:

@@ -340,6 +340,30 @@ def test_the_table_of_a_merged_query_can_go_back_whatever_its_next_number(
     assert (plan.reason, plan.permit) == ("sink-ahead", ("rebase", "rollback"))
 
 
+@pytest.mark.parametrize(
+    ("newest", "identity", "reason"),
+    [
+        (5, KEPT, "sink-shared"),  # r had written before: as-is
+        (6, KEPT, "sink-shared"),  # the planned batch of r, which is not kept
+        (40, QueryIdentity(False, "renamed", goes_back=True, may_keep=False), "sink-shared"),
+        (40, QueryIdentity(False, "requested by --fork"), "sink-shared"),
+    ],
+)
+def test_what_a_merged_query_has_written_after_its_saved_batch_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch, newest: int, identity: QueryIdentity, reason: str
+) -> None:
+    """Under its own query id; the query into which it is merged has written nothing since."""
+    commits = [("r", 4), ("q", 10), *(("r", batch) for batch in range(5, newest + 1))]
+    monkeypatch.setitem(sinks._OPEN, "delta", lambda place, session: Table(*commits))
+    plan = merged_sink(NewSink("delta", "/out"), (10, 5), [{}, {}], identity)
+    assert plan.reason == reason
+    asks = newest > 5 and "fork" not in identity.reason
+    assert plan.permit == (("accept",) if asks else ())
+    assert (
+        f"batches 6 to {newest} of query 'r' (merged into this query): input that" in plan.text
+    ) is asks
+
+
 def test_logs_of_a_running_job_that_are_trimmed_are_no_damage(tmp_path: Path) -> None:
     root = unpack("spark43-ids-join", tmp_path)
     [offer] = open_path(str(root)).by_key.values()

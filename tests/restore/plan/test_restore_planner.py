@@ -916,6 +916,41 @@ def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:
     assert not other.history.kept
 
 
+@pytest.mark.parametrize(
+    ("format", "went_on", "planned", "text"),
+    [
+        ("foreachBatch", 12, False, "the input of up to 5 batches after batch 7"),
+        ("foreachBatch", 7, True, "batch 8, which had been started"),
+        ("foreachBatch", 7, False, None),
+        ("kafka", 12, False, None),  # its rows are not the function's
+    ],
+)
+def test_a_function_whose_query_is_merged_into_another_is_told_what_is_run_again(
+    format: str, went_on: int, planned: bool, text: str | None
+) -> None:
+    @dataclass
+    class OneWentOn(Facts):
+        def other_runs(self, query_id: str) -> Sequence[OtherRun]:
+            return self.runs if query_id == "id of r" else ()
+
+    q = replace(saved_query(old("a")), sink={"format": "foreachBatch"})
+    r = replace(saved_query(old("b", query="r"), key="r"), sink={"format": format})
+    planner = planner_of(q, r, facts=OneWentOn((OtherRun("j", JobState.FINISHED, went_on),)))
+    if planned:
+        offer = planner.offers.by_key["r"]
+        offer = replace(offer, origin=replace(offer.origin, files=("offsets/7", "offsets/8")))
+        planner.offers = replace(planner.offers, by_key={**planner.offers.by_key, "r": offer})
+    program = replace(starting(new("a"), new("b", 1)), sink=NewSink("foreachBatch"))
+    (check,) = planner.plan(program, {}).checks
+    assert check.id == "foreach-batch"
+    if text is None:
+        assert "no batch runs again; its function continues after history batch 7" in check.text
+        assert "merged" not in check.text
+    else:
+        assert f"foreachBatch, and query 'r' is merged into it: {text}" in check.text
+        assert check.outcome is RestoreOutcome.NOTE
+
+
 @pytest.mark.parametrize(("reset", "kept"), [((), True), (("b",), False)])
 def test_a_planned_batch_that_loses_the_part_of_a_source_gets_another_history_number(
     reset: tuple[str, ...], kept: bool

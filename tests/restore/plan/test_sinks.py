@@ -26,6 +26,11 @@ SHARED = replace(DELTA, rollback=RollbackTarget(None, why="others have written t
 UNDONE_DELTA = replace(DELTA, drift=Drift(undone=True))
 ANOTHER = (TableCommit(8, "STREAMING UPDATE", "another", 0),)
 FOLLOWED = replace(DELTA, drift=Drift(new_writers=ANOTHER))
+MERGED = replace(
+    DELTA,
+    drift=Drift(merged=("batches 6 to 40 of query 'r'",)),
+    rollback=RollbackTarget(None, why="queries that are merged have written to it since"),
+)
 REPLACED = replace(DELTA, drift=Drift(replaced=(TableCommit(8, "WRITE", replaces_rows=True),)))
 WITH_OTHERS = replace(DELTA, drift=Drift(others=(TableCommit(8, "DELETE"),)))
 
@@ -125,6 +130,9 @@ CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     (FOLLOWED, at(7, **BACK), "accept", "accept", "sink-shared", None),
     (FOLLOWED, at(7, **STATE, **BACK), "rebase", "rebase", "sink-shared", None),
     (REPLACED, at(7), None, "ahead", "sink-shared", None),
+    (MERGED, at(9, **STATE), None, "ahead", "sink-shared", None),
+    (MERGED, at(9, **STATE), "accept", "accept", "sink-shared", None),
+    (MERGED, at(7, **BACK), "rollback", "ahead", "sink-cannot-go-back", None),
     (WITH_OTHERS, at(7), None, "ahead", "sink-ahead", None),
     (WITH_OTHERS, at(9, **STATE), None, "as-is", "sink-shared", None),
     (ICEBERG, at(7, **STATE), None, "ahead", "sink-ahead", None),
