@@ -246,7 +246,11 @@ def _fail_or_restart(
         given_up = strategy is not None and has_run and may_restart(failure, has_run=True)
         reason = f"{message} (its restart strategy allows no further attempt)" if given_up else ""
         registry.transition(
-            *(job.job_id, JobState.FAILED, reason or message), failure=failure, exit_status=status
+            job.job_id,
+            JobState.FAILED,
+            reason or message,
+            failure=failure,
+            exit_status=status,
         )
         return None
     if not job.state.is_final:
@@ -278,7 +282,9 @@ def _leave_ended(
         registry.update_job(job.job_id, failure=complete, exit_status=status)
     else:
         registry.transition(
-            *(job.job_id, JobState.FAILED, complete["message"]),
+            job.job_id,
+            JobState.FAILED,
+            complete["message"],
             failure=complete,
             exit_status=status,
         )

@@ -42,12 +42,7 @@ from flinkish.registry.statements import is_guess
 from flinkish.registry.waiting import wait_job
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.upgrade.preparation import Secrets
-from flinkish.upgrade.steps import (
-    after,
-    after_failure,
-    lacking,
-    until_healthy,
-)
+from flinkish.upgrade.steps import after, after_failure, lacking, until_healthy
 
 _POLL = 0.1
 #: States of a job whose driver has failed and will be restarted.

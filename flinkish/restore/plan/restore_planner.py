@@ -313,7 +313,9 @@ class RestorePlanner:
         entries = [source.entry for source in offer.query.sources or ()]
         numbered = (new.sink.format or "").lower() == "foreachbatch"
         facts = (
-            *(saved_shift(offer.query.sink), offer.query.batch_id, identity),
+            saved_shift(offer.query.sink),
+            offer.query.batch_id,
+            identity,
             self._environment.other_runs(offer.query_id),
             Replay(recipe.has_planned, recipe.repeats_planned(entries), recipe.batch_id),
             self._environment.begun_elsewhere(offer) if numbered else None,

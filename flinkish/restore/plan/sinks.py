@@ -406,15 +406,13 @@ def _roll_back(
     newest = status.newest_batch
     skips = newest is not None and newest > query.resumes_after
     again = skips and query.keeps_query_id and status.skips_after_rollback
-    number = ""
-    if again:
-        number = f"; it continues as batch {(newest or 0) + 1}, because the sink skips earlier ones"
+    number = f"; it continues as batch {(newest or 0) + 1}, because the sink skips earlier ones"
     return _plan(
         status,
         "rollback",
         reason,
-        f"{ahead}: the table is rolled back to version {status.rollback.version}, which "
-        f"undoes {undone} commit{'s' if undone != 1 else ''} after the savepoint{number}",
+        f"{ahead}: the table is rolled back to version {status.rollback.version}, which undoes "
+        f"{undone} commit{'s' if undone != 1 else ''} after the savepoint{number if again else ''}",
         rebase_to=newest if again else None,
         rollback_to=status.rollback.version,
     )
@@ -487,7 +485,9 @@ def _plan(
     keeps_query_id: bool = False,
 ) -> SinkPlan:
     return SinkPlan(
-        *(status.format, status.path, status.newest_batch),
+        status.format,
+        status.path,
+        status.newest_batch,
         verdict,
         reason,
         text,
