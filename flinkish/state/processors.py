@@ -145,13 +145,20 @@ class TypedHandle:
 
     def _checked(self, descriptor: StateDescriptor) -> VariableFormat:
         declared = find_state(self._declared, descriptor)
-        # A custom serializer need not define equality, and the declared one was pickled.
-        if type(declared) is not type(descriptor) or _written(declared) != _written(descriptor):
+        if declared != descriptor and not _alike(declared, descriptor):
             raise UsageError(
                 f"the state {descriptor.name} is declared differently in states=[...]",
                 hint="use one descriptor in both places",
             )
         return VariableFormat(descriptor.name, self._formats)
+
+
+def _alike(declared: StateDescriptor, descriptor: StateDescriptor) -> bool:
+    """Return whether both are of one kind, and their serializers of one configuration.
+
+    A custom serializer need not define equality, and the declared one was pickled.
+    """
+    return type(declared) is type(descriptor) and _written(declared) == _written(descriptor)
 
 
 def _written(descriptor: StateDescriptor) -> bytes:

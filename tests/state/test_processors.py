@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,15 @@ def test_a_descriptor_is_the_declared_one_although_its_serializer_was_pickled() 
     copy = pickle.loads(pickle.dumps(descriptor))
     assert copy != descriptor
     _handle(copy).get_value_state(descriptor)
+
+
+def test_a_serializer_whose_classes_were_pickled_by_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    serializer = ScaleSerializer(2)
+    declared, descriptor = (ValueStateDescriptor("s", serializer) for _ in range(2))
+    monkeypatch.delitem(sys.modules, ScaleSerializer.__module__)
+    _handle(declared).get_value_state(descriptor)
 
 
 @pytest.mark.parametrize(
