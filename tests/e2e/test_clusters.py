@@ -37,6 +37,10 @@ __all__ = ["cluster"]  # the fixture: a private server
 
 HERE = Path(flights.__file__).parent
 LIGHT = ("--conf=spark.executor.memory=512m", "--conf=spark.cores.max=2")
+#: So slow that there is input until the job has been upgraded and stopped.
+SLOWLY = ("--files-per-trigger", "7", "--every", "4 seconds")
+#: How the resumed job reads the rest.
+FASTER = ("--files-per-trigger", "30", "--every", "1 second")
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,9 @@ def on_yarn(tmp_path: Path, command: Flinkish) -> Iterator[tuple[Place, YarnServ
 CLUSTER = "--conf=spark.submit.deployMode=cluster"
 
 
-def words(command: Flinkish) -> tuple[str, ...]:
+def words(command: Flinkish, rate: tuple[str, ...] = SLOWLY) -> tuple[str, ...]:
     """The arguments of the flights programs; the driver's working directory is its own."""
     shared = command.directory / "shared"
-    rate = ("--files-per-trigger", "7", "--every", "4 seconds")
     return (str(shared / "flights"), str(shared / "results"), *rate)
 
 
@@ -121,7 +124,7 @@ def lifecycle(command: Flinkish, options: tuple[str, ...]) -> None:
     stopped = command.ok("stop", "-q", "-p", savepoints(command), "rides").out.strip()
     again = command.run(
         command.directory / "delays_v2.py",
-        *words(command),
+        *words(command, FASTER),
         options=("--name", "rides", "-s", stopped, *options),
     )
     command.wait(

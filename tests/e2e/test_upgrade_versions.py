@@ -22,6 +22,8 @@ from tests.support.driver.operator_programs import BACKENDS
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1200)]
 
 HERE = Path(flights.__file__).parent
+#: The program's arguments of the last job, which has to read the rest.
+FASTER = ("flights", "results", "--files-per-trigger", "16", "--every", "1 second")
 
 
 @pytest.mark.parametrize("backend", ["hdfs", "rocksdb"])
@@ -53,7 +55,8 @@ def test_up_with_another_program_and_back(
     assert "flinkish[engine]" in refused.out + refused.err
     assert flinkish.job(up["new_job_id"])["state"] == "RUNNING"
 
-    down = flinkish.ok(*upgrade, "-pyexec", spark35, *handover[1]).json()
+    back = (*upgrade, "-pyexec", spark35, *handover[1], "--", *FASTER)
+    down = flinkish.ok(*back).json()
     assert down["state"] == "UPGRADED"
     job = down["new_job_id"]
     assert flinkish.job(job)["spark_version"].startswith("3.5.")
@@ -68,9 +71,8 @@ def test_from_line_to_line(flinkish: Flinkish, tmp_path: Path, backend: str) -> 
     for name in ("delays_v1.py", "delays_v2.py"):
         shutil.copy(HERE / name, tmp_path)
     conf = tuple(f"--conf={key}={value}" for key, value in BACKENDS[backend].items())
-    # As above; the last one reads the rest faster.
+    # As above.
     words = ("flights", "results", "--files-per-trigger", "4", "--every", "4 seconds")
-    faster = ("flights", "results", "--files-per-trigger", "16", "--every", "1 second")
     first = ("--name", "rides", "-pyexec", venvs.interpreter(oldest), *conf)
     job = flinkish.run(tmp_path / "delays_v1.py", *words, options=first)
     assert flinkish.wait_for_batch(job, 2)["spark_version"] == oldest
@@ -79,7 +81,7 @@ def test_from_line_to_line(flinkish: Flinkish, tmp_path: Path, backend: str) -> 
     for spark in lines:
         changes = ["-pyexec", venvs.interpreter(spark), "--savepointPath", "sp", "--json"]
         changes += ["--handover"] if spark == handover else []
-        changes += ["--to", "delays_v2.py", "--", *faster] if spark == lines[-1] else []
+        changes += ["--to", "delays_v2.py", "--", *FASTER] if spark == lines[-1] else []
         done = flinkish.ok("upgrade", "in-place", "rides", *changes).json()
         assert (done["state"], done["job_id"]) == ("UPGRADED", job)
         job = done["new_job_id"]
