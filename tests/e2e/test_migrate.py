@@ -19,7 +19,8 @@ ROCKSDB = (
     "spark.sql.streaming.stateStore.providerClass="
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 )
-CANONICAL = ("-type", "canonical", "--timeout", "240s")
+CANONICAL = ("-type", "canonical")
+PATIENTLY = ("--timeout", "240s")
 
 
 def run(flinkish: Flinkish, *words: str) -> Result:
@@ -105,14 +106,14 @@ def test_a_running_job_is_saved_and_stopped_canonically(flinkish: Flinkish, tmp_
     write_files(source, 0, 2)
     job = flinkish.run("counts.py", str(source), str(out), options=("--name", "counts"))
     flinkish.wait_for_batch(job, 1, PATIENCE)
-    live = flinkish("savepoint", job, "sp", *CANONICAL, "--json", timeout=PATIENCE)
+    live = flinkish("savepoint", job, "sp", *CANONICAL, *PATIENTLY, "--json", timeout=PATIENCE)
     assert live.code == 0, live.err
     savepoint = live.json()["savepoint"]
     assert savepoint["format"] == "canonical"
     assert open_savepoint(savepoint["path"]).header.format == "canonical"
     write_files(source, 2, 4)
     flinkish.wait_for_batch(job, savepoint["queries"][0]["batch_id"] + 2, PATIENCE)
-    stopped = flinkish("stop", job, "-p", "sp", *CANONICAL, timeout=PATIENCE)
+    stopped = flinkish("stop", job, "-p", "sp", *CANONICAL, *PATIENTLY, timeout=PATIENCE)
     assert stopped.code == 0, stopped.err
     path = stopped.out.strip().removeprefix("Savepoint completed. Path: file:")
     record = flinkish.job(job)
@@ -139,7 +140,7 @@ def test_what_a_dead_job_left_is_saved_canonically(flinkish: Flinkish, tmp_path:
     job = flinkish.run("counts.py", str(source), str(out), options=("--name", "counts"))
     flinkish.wait_for_batch(job, 3, PATIENCE)
     flinkish.ok("cancel", job)
-    done = flinkish("savepoint", job, "sp", *CANONICAL, "--json", timeout=PATIENCE)
+    done = flinkish("savepoint", job, "sp", *CANONICAL, *PATIENTLY, "--json", timeout=PATIENCE)
     assert done.code == 0, done.err
     path = done.json()["savepoint"]["path"]
     found = open_savepoint(path)
