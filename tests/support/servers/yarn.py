@@ -71,7 +71,8 @@ def _site(directory: Path, ports: Mapping[str, int], memory: int) -> dict[str, s
         "yarn.nodemanager.local-dirs": str(directory / "local"),
         "yarn.nodemanager.log-dirs": str(directory / "logs"),
         "yarn.nodemanager.delete.debug-delay-sec": "600",
-        "yarn.nodemanager.disk-health-checker.enable": "false",
+        # Without the checker, one look at the start takes a disk at 90 % for a bad one.
+        "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
         "yarn.scheduler.minimum-allocation-mb": "256",
         "yarn.nodemanager.env-whitelist": "JAVA_HOME,PATH",
     }
