@@ -31,8 +31,8 @@ def outcome(form: _Form, count: int, data: bytes) -> Any:
     keys.validate()
     try:
         return texts(keys)
-    except UnicodeDecodeError:  # Spark does not refuse such strings
-        return "no UTF-8"
+    except (UnicodeDecodeError, OverflowError):  # Spark refuses no such strings, and no such dates
+        return "nothing that Python has"
 
 
 @examples(60, 400, tables(), st.booleans(), st.data())
